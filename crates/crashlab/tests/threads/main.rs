@@ -2,6 +2,8 @@
 //! meet anywhere, so that no run is like another, and in virtual time, where tasks meet at locks and at steps
 //! of the firmware and a seed brings a failure back (`AMPHI_SEED`).
 
+mod appender;
+mod crew;
 mod file;
 mod writer;
 
@@ -10,23 +12,23 @@ use std::sync::Arc;
 use amphi_conformance::random;
 use amphi_crashlab::judge;
 use amphi_crashlab::rig::{Fault, Rig, Way};
-use amphi_crashlab::subject::{self, Fsync, Size, Subject};
+use amphi_crashlab::subject::{self, Size, Subject};
 use amphi_fs_devfs::planted::{Bug, plant};
 use amphi_rt::random::Generator;
 use amphi_rt::{Schedule, Sim};
 use amphi_ssd::{Firmware, Ssd};
-use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino};
+use amphi_vfs::FileSystem;
 
-use crate::writer::{SHARED, Stop, WRITERS, Writer, name, with};
+use crate::crew::Crew;
 
-/// Of each writer, until the power goes.
-const OPERATIONS: u64 = 120;
+/// Threads that keep logs.
+const APPENDERS: u64 = 2;
 /// Firmware steps and commands that the writers do together, about.
 const STEPS: u64 = 4000;
 const COMMANDS: u64 = 600;
 
 /// Seeds that have shown what was wrong once.
-const SHOWN: [(&str, u64); 14] = [
+const SHOWN: [(&str, u64); 16] = [
     // New pages that a failed write had not reached were read.
     ("novalike", 4),
     // So was an inode that a failed `create` had not reached.
@@ -55,15 +57,22 @@ const SHOWN: [(&str, u64); 14] = [
     ("ext4like-pins", 1244),
     // A log flushed the entry that another had pinned under the same number since.
     ("ext4like-pins", 3306),
+    // Two logs that made room for each other waited for each other.
+    ("ext4like-pins", 30_002),
+    // A log wrote to a window that it had given up.
+    ("ext4like-pins", 30_010),
 ];
 
 /// Which task runs next, with seeds from these on: at random, by the method that finds what takes few events
 /// in order, and with tasks held up for as long as others take for many commands.
-const SCHEDULES: [(u64, Schedule); 3] = [
+const SCHEDULES: [(u64, Schedule); 4] = [
     (0, Schedule::Random { per_mille: 100, delay_ns: 1000 }),
     (10_000, Schedule::Pct { depth: 3, points: 0 }),
     (20_000, Schedule::Random { per_mille: 300, delay_ns: 200_000 }),
+    (WITH_LOGS, Schedule::Random { per_mille: 100, delay_ns: 1000 }),
 ];
+/// From this seed on there are threads that keep logs, too.
+const WITH_LOGS: u64 = 30_000;
 
 /// What goes wrong in each round.
 #[derive(Clone, Copy, Debug)]
@@ -88,26 +97,6 @@ impl Trouble {
             }
         }
     }
-}
-
-/// Has the threads work until they are through or something has failed.
-fn work(
-    fs: &Arc<dyn FileSystem>,
-    writers: Vec<Writer>,
-    dice: &mut Generator,
-    fsync: Fsync,
-) -> Vec<(Writer, Result<(), Stop>)> {
-    let tasks: Vec<_> = writers
-        .into_iter()
-        .map(|mut writer| {
-            let (fs, mut dice) = (Arc::clone(fs), Generator::new(dice.next()));
-            amphi_rt::task::spawn("writer", move || {
-                let outcome = (0..OPERATIONS).try_for_each(|_| writer.step(&*fs, &mut dice, fsync));
-                (writer, outcome)
-            })
-        })
-        .collect();
-    tasks.into_iter().map(amphi_rt::task::JoinHandle::join).collect()
 }
 
 /// What one seed decides.
@@ -231,42 +220,22 @@ fn fit_one_order(subject: &Subject, seed: u64, rounds: u64) -> Result<(), String
 fn go_through(subject: &Subject, run: &Run) -> Result<(), String> {
     let mut rig = Arc::new(Rig::plain(run.device(subject)?));
     subject.format(&rig)?;
-    let mut writers: Vec<_> = (0..WRITERS).map(Writer::new).collect();
+    let mut crew = Crew::new(if run.seed < WITH_LOGS { 0 } else { APPENDERS });
     let mut fs = run.habit.mount(subject, &rig)?;
-    for writer in &writers {
-        let made = fs.mkdir(Ino::ROOT, name(&writer.dir_name()), 0o755, &Cred::ROOT);
-        made.and_then(|entry| with(&*fs, entry, |_| fs.sync())).map_err(|error| error.to_string())?;
-    }
-    let shared = fs.create(Ino::ROOT, name(SHARED), FileType::Regular, 0o644, 0, &Cred::ROOT);
-    let made = shared.and_then(|entry| with(&*fs, entry, |_| fs.sync()));
-    made.map_err(|error| error.to_string())?;
+    crew.make(&*fs).map_err(|error| error.to_string())?;
     let mut dice = Generator::new(run.seed);
     for round in 0..run.rounds {
         let of = |what: String| format!("round {round}: {what}");
-        for writer in &mut writers {
-            writer.find(&*fs).map_err(|error| of(error.to_string()))?;
-        }
+        crew.find(&*fs).map_err(|error| of(error.to_string()))?;
         run.trouble.plan(&rig, &mut dice);
         if run.slow_one_in > 0 {
             rig.ssd().slow_down_steps(dice.next(), run.slow_one_in);
         }
         let shared: Arc<dyn FileSystem> = Arc::from(fs);
-        let done = work(&shared, writers, &mut dice, subject.fsync);
-        writers = Vec::new();
-        for (writer, outcome) in done {
-            match outcome {
-                Ok(()) | Err(Stop::Failed(Error::Io(_) | Error::ReadOnly)) => {}
-                Err(Stop::Failed(error)) => return Err(of(format!("writer {}: {error}", writer.number))),
-                Err(Stop::Wrong(what)) => return Err(of(what)),
-            }
-            writers.push(writer);
-        }
+        crew = crew.work(&shared, &mut dice, subject.fsync).map_err(of)?;
         if rig.failed().is_some() && rig.planned_fault().is_none() {
             // What one command has failed to bring to the device is still there for readers.
-            let half_written = writers.iter().any(Writer::has_begun_slice);
-            for writer in &writers {
-                writer.judge_reader(&*shared, half_written).map_err(of)?;
-            }
+            crew.judge_reader(&*shared).map_err(of)?;
         }
         drop(shared);
         rig.ssd().power_cut(round);
@@ -274,10 +243,8 @@ fn go_through(subject: &Subject, run: &Run) -> Result<(), String> {
         let ssd = ssd.restart().map_err(|error| of(error.to_string()))?;
         let recovered = judge::recover(subject, ssd).map_err(of)?;
         rig = recovered.rig;
-        for writer in &mut writers {
-            writer.find(&*recovered.fs).map_err(|error| of(error.to_string()))?;
-            writer.judge(&*recovered.fs).map_err(of)?;
-        }
+        crew.find(&*recovered.fs).map_err(|error| of(error.to_string()))?;
+        crew.judge(&*recovered.fs).map_err(of)?;
         // Nothing is at work in the background then.
         drop(recovered.fs);
         judge::clean(subject, &rig).map_err(of)?;

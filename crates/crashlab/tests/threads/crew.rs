@@ -1,0 +1,111 @@
+//! All threads that use a file system at once.
+
+use std::sync::Arc;
+
+use amphi_crashlab::subject::Fsync;
+use amphi_rt::random::Generator;
+use amphi_rt::task::{self, JoinHandle};
+use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Result};
+
+use crate::appender::Appender;
+use crate::writer::{SHARED, Stop, WRITERS, Writer, name, with};
+
+/// Of each thread, until the power goes.
+const OPERATIONS: u64 = 120;
+
+/// Threads, and what each of them has.
+pub struct Crew {
+    writers: Vec<Writer>,
+    appenders: Vec<Appender>,
+}
+
+/// A thread at work: it returns with why it did not go on.
+type Work<T> = JoinHandle<(T, std::result::Result<(), Stop>)>;
+
+/// Has a thread do its operations.
+fn begin<T: Send + 'static>(
+    mut of: T,
+    mut dice: Generator,
+    mut step: impl FnMut(&mut T, &mut Generator) -> std::result::Result<(), Stop> + Send + 'static,
+) -> Work<T> {
+    task::spawn("writer", move || {
+        let outcome = (0..OPERATIONS).try_for_each(|_| step(&mut of, &mut dice));
+        (of, outcome)
+    })
+}
+
+/// Waits for threads. That the device failed is no news.
+fn end<T>(work: Vec<Work<T>>) -> std::result::Result<Vec<T>, String> {
+    // All of them, whatever one says: they hold the file system.
+    let done: Vec<_> = work.into_iter().map(JoinHandle::join).collect();
+    let all = (0..).zip(done).map(|(number, (of, outcome))| match outcome {
+        Ok(()) | Err(Stop::Failed(Error::Io(_) | Error::ReadOnly)) => Ok(of),
+        Err(Stop::Failed(error)) => Err(format!("thread {number}: {error}")),
+        Err(Stop::Wrong(what)) => Err(what),
+    });
+    all.collect()
+}
+
+impl Crew {
+    /// As many writers as there always are, and so many that keep logs.
+    pub fn new(appenders: u64) -> Self {
+        Self {
+            writers: (0..WRITERS).map(Writer::new).collect(),
+            appenders: (0..appenders).map(Appender::new).collect(),
+        }
+    }
+
+    /// Makes what each begins with.
+    pub fn make(&self, fs: &dyn FileSystem) -> Result<()> {
+        for writer in &self.writers {
+            let made = fs.mkdir(Ino::ROOT, name(&writer.dir_name()), 0o755, &Cred::ROOT)?;
+            with(fs, made, |_| fs.sync())?;
+        }
+        let shared = fs.create(Ino::ROOT, name(SHARED), FileType::Regular, 0o644, 0, &Cred::ROOT)?;
+        with(fs, shared, |_| fs.sync())?;
+        self.appenders.iter().try_for_each(|appender| appender.make(fs))
+    }
+
+    /// Looks for what each has after a mount.
+    pub fn find(&mut self, fs: &dyn FileSystem) -> Result<()> {
+        self.writers.iter_mut().try_for_each(|writer| writer.find(fs))?;
+        self.appenders.iter_mut().try_for_each(|appender| appender.find(fs))
+    }
+
+    /// Has all of them work until they are through or something has failed. Answers what one found that it
+    /// should not.
+    pub fn work(
+        self,
+        fs: &Arc<dyn FileSystem>,
+        dice: &mut Generator,
+        fsync: Fsync,
+    ) -> std::result::Result<Self, String> {
+        let mut writers = Vec::new();
+        for writer in self.writers {
+            let fs = Arc::clone(fs);
+            let step = move |writer: &mut Writer, dice: &mut Generator| writer.step(&*fs, dice, fsync);
+            writers.push(begin(writer, Generator::new(dice.next()), step));
+        }
+        let mut appenders = Vec::new();
+        for appender in self.appenders {
+            let fs = Arc::clone(fs);
+            let step = move |appender: &mut Appender, dice: &mut Generator| appender.step(&*fs, dice);
+            appenders.push(begin(appender, Generator::new(dice.next()), step));
+        }
+        let (writers, appenders) = (end(writers), end(appenders));
+        Ok(Self { writers: writers?, appenders: appenders? })
+    }
+
+    /// Has each read all that it has, while nobody does anything.
+    pub fn judge_reader(&self, fs: &dyn FileSystem) -> std::result::Result<(), String> {
+        let half_written = self.writers.iter().any(Writer::has_begun_slice);
+        self.writers.iter().try_for_each(|writer| writer.judge_reader(fs, half_written))?;
+        self.appenders.iter().try_for_each(|appender| appender.judge_reader(fs))
+    }
+
+    /// Compares what a crash has left.
+    pub fn judge(&mut self, fs: &dyn FileSystem) -> std::result::Result<(), String> {
+        self.writers.iter_mut().try_for_each(|writer| writer.judge(fs))?;
+        self.appenders.iter_mut().try_for_each(|appender| appender.judge(fs))
+    }
+}
