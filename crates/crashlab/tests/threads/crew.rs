@@ -8,6 +8,7 @@ use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Result};
 
 use crate::appender::Appender;
+use crate::publisher::Publisher;
 use crate::writer::{SHARED, Stop, WRITERS, Writer, name, with};
 
 /// Of each thread, until the power goes.
@@ -17,6 +18,7 @@ const OPERATIONS: u64 = 120;
 pub struct Crew {
     writers: Vec<Writer>,
     appenders: Vec<Appender>,
+    publishers: Vec<Publisher>,
 }
 
 /// A thread at work: it returns with why it did not go on.
@@ -47,11 +49,12 @@ fn end<T>(work: Vec<Work<T>>) -> std::result::Result<Vec<T>, String> {
 }
 
 impl Crew {
-    /// As many writers as there always are, and so many that keep logs.
-    pub fn new(appenders: u64) -> Self {
+    /// As many writers as there always are, so many that keep logs, and so many that replace files.
+    pub fn new(appenders: u64, publishers: u64) -> Self {
         Self {
             writers: (0..WRITERS).map(Writer::new).collect(),
             appenders: (0..appenders).map(Appender::new).collect(),
+            publishers: (0..publishers).map(Publisher::new).collect(),
         }
     }
 
@@ -92,20 +95,28 @@ impl Crew {
             let step = move |appender: &mut Appender, dice: &mut Generator| appender.step(&*fs, dice);
             appenders.push(begin(appender, Generator::new(dice.next()), step));
         }
-        let (writers, appenders) = (end(writers), end(appenders));
-        Ok(Self { writers: writers?, appenders: appenders? })
+        let (mut publishers, all) = (Vec::new(), self.publishers.len() as u64);
+        for publisher in self.publishers {
+            let fs = Arc::clone(fs);
+            let step = move |publisher: &mut Publisher, dice: &mut Generator| publisher.step(&*fs, dice, all);
+            publishers.push(begin(publisher, Generator::new(dice.next()), step));
+        }
+        let (writers, appenders, publishers) = (end(writers), end(appenders), end(publishers));
+        Ok(Self { writers: writers?, appenders: appenders?, publishers: publishers? })
     }
 
     /// Has each read all that it has, while nobody does anything.
     pub fn judge_reader(&self, fs: &dyn FileSystem) -> std::result::Result<(), String> {
         let half_written = self.writers.iter().any(Writer::has_begun_slice);
         self.writers.iter().try_for_each(|writer| writer.judge_reader(fs, half_written))?;
-        self.appenders.iter().try_for_each(|appender| appender.judge_reader(fs))
+        self.appenders.iter().try_for_each(|appender| appender.judge_reader(fs))?;
+        self.publishers.iter().try_for_each(|publisher| publisher.judge_reader(fs))
     }
 
     /// Compares what a crash has left.
     pub fn judge(&mut self, fs: &dyn FileSystem) -> std::result::Result<(), String> {
         self.writers.iter_mut().try_for_each(|writer| writer.judge(fs))?;
-        self.appenders.iter_mut().try_for_each(|appender| appender.judge(fs))
+        self.appenders.iter_mut().try_for_each(|appender| appender.judge(fs))?;
+        self.publishers.iter_mut().try_for_each(|publisher| publisher.judge(fs))
     }
 }

@@ -5,6 +5,7 @@
 mod appender;
 mod crew;
 mod file;
+mod publisher;
 mod writer;
 
 use std::sync::Arc;
@@ -21,8 +22,6 @@ use amphi_vfs::FileSystem;
 
 use crate::crew::Crew;
 
-/// Threads that keep logs.
-const APPENDERS: u64 = 2;
 /// Firmware steps and commands that the writers do together, about.
 const STEPS: u64 = 4000;
 const COMMANDS: u64 = 600;
@@ -65,14 +64,17 @@ const SHOWN: [(&str, u64); 16] = [
 
 /// Which task runs next, with seeds from these on: at random, by the method that finds what takes few events
 /// in order, and with tasks held up for as long as others take for many commands.
-const SCHEDULES: [(u64, Schedule); 4] = [
+const SCHEDULES: [(u64, Schedule); 5] = [
     (0, Schedule::Random { per_mille: 100, delay_ns: 1000 }),
     (10_000, Schedule::Pct { depth: 3, points: 0 }),
     (20_000, Schedule::Random { per_mille: 300, delay_ns: 200_000 }),
     (WITH_LOGS, Schedule::Random { per_mille: 100, delay_ns: 1000 }),
+    (WITH_REPLACED, Schedule::Random { per_mille: 100, delay_ns: 1000 }),
 ];
 /// From this seed on there are threads that keep logs, too.
 const WITH_LOGS: u64 = 30_000;
+/// And from this one on such as replace files.
+const WITH_REPLACED: u64 = 40_000;
 
 /// What goes wrong in each round.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +131,14 @@ impl Run {
         }
     }
 
+    const fn appenders(&self) -> u64 {
+        if self.seed < WITH_LOGS { 0 } else { 2 }
+    }
+
+    const fn publishers(&self) -> u64 {
+        if self.seed < WITH_REPLACED { 0 } else { 2 }
+    }
+
     fn device(&self, subject: &Subject) -> Result<Ssd, String> {
         let has_buffer = subject.firmware == Firmware::Log;
         let profile = if self.profile == "nvme" && !has_buffer { "free" } else { self.profile };
@@ -163,7 +173,7 @@ fn pass(name: &str) {
     let rounds = if long { 1000 } else { 12 };
     let one = std::env::var("AMPHI_SEED").ok().map(|seed| seed.parse::<u64>().expect("a number"));
     let of_threads = if one.is_some() { 1..1 } else { 1..3 };
-    let each = if long { 150 } else { 4 };
+    let each = if long { 150 } else { 3 };
     let of_tasks = one.map_or_else(
         || SCHEDULES.iter().flat_map(|(first, _)| first + 1..first + 1 + each).collect(),
         |seed| vec![seed],
@@ -220,7 +230,7 @@ fn fit_one_order(subject: &Subject, seed: u64, rounds: u64) -> Result<(), String
 fn go_through(subject: &Subject, run: &Run) -> Result<(), String> {
     let mut rig = Arc::new(Rig::plain(run.device(subject)?));
     subject.format(&rig)?;
-    let mut crew = Crew::new(if run.seed < WITH_LOGS { 0 } else { APPENDERS });
+    let mut crew = Crew::new(run.appenders(), run.publishers());
     let mut fs = run.habit.mount(subject, &rig)?;
     crew.make(&*fs).map_err(|error| error.to_string())?;
     let mut dice = Generator::new(run.seed);
