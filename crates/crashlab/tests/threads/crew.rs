@@ -8,6 +8,7 @@ use amphi_rt::task::{self, JoinHandle};
 use amphi_vfs::{Cred, Error, FileSystem, FileType, Ino, Result};
 
 use crate::appender::Appender;
+use crate::lister::Lister;
 use crate::publisher::Publisher;
 use crate::writer::{SHARED, Stop, WRITERS, Writer, name, with};
 
@@ -19,6 +20,7 @@ pub struct Crew {
     writers: Vec<Writer>,
     appenders: Vec<Appender>,
     publishers: Vec<Publisher>,
+    listers: Vec<Lister>,
 }
 
 /// A thread at work: it returns with why it did not go on.
@@ -38,7 +40,6 @@ fn begin<T: Send + 'static>(
 
 /// Waits for threads. That the device failed is no news.
 fn end<T>(work: Vec<Work<T>>) -> std::result::Result<Vec<T>, String> {
-    // All of them, whatever one says: they hold the file system.
     let done: Vec<_> = work.into_iter().map(JoinHandle::join).collect();
     let all = (0..).zip(done).map(|(number, (of, outcome))| match outcome {
         Ok(()) | Err(Stop::Failed(Error::Io(_) | Error::ReadOnly)) => Ok(of),
@@ -49,12 +50,14 @@ fn end<T>(work: Vec<Work<T>>) -> std::result::Result<Vec<T>, String> {
 }
 
 impl Crew {
-    /// As many writers as there always are, so many that keep logs, and so many that replace files.
-    pub fn new(appenders: u64, publishers: u64) -> Self {
+    /// As many writers as there always are; so many that keep logs; and so many that replace files, and that
+    /// list a directory.
+    pub fn new(appenders: u64, others: u64) -> Self {
         Self {
             writers: (0..WRITERS).map(Writer::new).collect(),
             appenders: (0..appenders).map(Appender::new).collect(),
-            publishers: (0..publishers).map(Publisher::new).collect(),
+            publishers: (0..others).map(Publisher::new).collect(),
+            listers: (0..others).map(Lister::new).collect(),
         }
     }
 
@@ -66,13 +69,15 @@ impl Crew {
         }
         let shared = fs.create(Ino::ROOT, name(SHARED), FileType::Regular, 0o644, 0, &Cred::ROOT)?;
         with(fs, shared, |_| fs.sync())?;
-        self.appenders.iter().try_for_each(|appender| appender.make(fs))
+        self.appenders.iter().try_for_each(|appender| appender.make(fs))?;
+        if self.listers.is_empty() { Ok(()) } else { Lister::make(fs) }
     }
 
     /// Looks for what each has after a mount.
     pub fn find(&mut self, fs: &dyn FileSystem) -> Result<()> {
         self.writers.iter_mut().try_for_each(|writer| writer.find(fs))?;
-        self.appenders.iter_mut().try_for_each(|appender| appender.find(fs))
+        self.appenders.iter_mut().try_for_each(|appender| appender.find(fs))?;
+        self.listers.iter_mut().try_for_each(|lister| lister.find(fs))
     }
 
     /// Has all of them work until they are through or something has failed. Answers what one found that it
@@ -101,8 +106,16 @@ impl Crew {
             let step = move |publisher: &mut Publisher, dice: &mut Generator| publisher.step(&*fs, dice, all);
             publishers.push(begin(publisher, Generator::new(dice.next()), step));
         }
-        let (writers, appenders, publishers) = (end(writers), end(appenders), end(publishers));
-        Ok(Self { writers: writers?, appenders: appenders?, publishers: publishers? })
+        let mut listers = Vec::new();
+        for lister in self.listers {
+            let fs = Arc::clone(fs);
+            let step = move |lister: &mut Lister, dice: &mut Generator| lister.step(&*fs, dice);
+            listers.push(begin(lister, Generator::new(dice.next()), step));
+        }
+        // All of them, whatever one says: they hold the file system.
+        let (writers, appenders) = (end(writers), end(appenders));
+        let (publishers, listers) = (end(publishers), end(listers));
+        Ok(Self { writers: writers?, appenders: appenders?, publishers: publishers?, listers: listers? })
     }
 
     /// Has each read all that it has, while nobody does anything.
@@ -110,13 +123,16 @@ impl Crew {
         let half_written = self.writers.iter().any(Writer::has_begun_slice);
         self.writers.iter().try_for_each(|writer| writer.judge_reader(fs, half_written))?;
         self.appenders.iter().try_for_each(|appender| appender.judge_reader(fs))?;
-        self.publishers.iter().try_for_each(|publisher| publisher.judge_reader(fs))
+        self.publishers.iter().try_for_each(|publisher| publisher.judge_reader(fs))?;
+        let half_changed = self.listers.iter().any(|lister| lister.is_busy);
+        self.listers.iter().try_for_each(|lister| lister.judge(fs, half_changed))
     }
 
     /// Compares what a crash has left.
     pub fn judge(&mut self, fs: &dyn FileSystem) -> std::result::Result<(), String> {
         self.writers.iter_mut().try_for_each(|writer| writer.judge(fs))?;
         self.appenders.iter_mut().try_for_each(|appender| appender.judge(fs))?;
-        self.publishers.iter_mut().try_for_each(|publisher| publisher.judge(fs))
+        self.publishers.iter_mut().try_for_each(|publisher| publisher.judge(fs))?;
+        self.listers.iter().try_for_each(|lister| lister.judge(fs, false))
     }
 }

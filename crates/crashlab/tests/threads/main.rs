@@ -5,6 +5,7 @@
 mod appender;
 mod crew;
 mod file;
+mod lister;
 mod publisher;
 mod writer;
 
@@ -69,12 +70,12 @@ const SCHEDULES: [(u64, Schedule); 5] = [
     (10_000, Schedule::Pct { depth: 3, points: 0 }),
     (20_000, Schedule::Random { per_mille: 300, delay_ns: 200_000 }),
     (WITH_LOGS, Schedule::Random { per_mille: 100, delay_ns: 1000 }),
-    (WITH_REPLACED, Schedule::Random { per_mille: 100, delay_ns: 1000 }),
+    (WITH_OTHERS, Schedule::Random { per_mille: 100, delay_ns: 1000 }),
 ];
 /// From this seed on there are threads that keep logs, too.
 const WITH_LOGS: u64 = 30_000;
-/// And from this one on such as replace files.
-const WITH_REPLACED: u64 = 40_000;
+/// And from this one on such as replace files and list directories.
+const WITH_OTHERS: u64 = 40_000;
 
 /// What goes wrong in each round.
 #[derive(Clone, Copy, Debug)]
@@ -135,8 +136,8 @@ impl Run {
         if self.seed < WITH_LOGS { 0 } else { 2 }
     }
 
-    const fn publishers(&self) -> u64 {
-        if self.seed < WITH_REPLACED { 0 } else { 2 }
+    const fn others(&self) -> u64 {
+        if self.seed < WITH_OTHERS { 0 } else { 2 }
     }
 
     fn device(&self, subject: &Subject) -> Result<Ssd, String> {
@@ -230,7 +231,7 @@ fn fit_one_order(subject: &Subject, seed: u64, rounds: u64) -> Result<(), String
 fn go_through(subject: &Subject, run: &Run) -> Result<(), String> {
     let mut rig = Arc::new(Rig::plain(run.device(subject)?));
     subject.format(&rig)?;
-    let mut crew = Crew::new(run.appenders(), run.publishers());
+    let mut crew = Crew::new(run.appenders(), run.others());
     let mut fs = run.habit.mount(subject, &rig)?;
     crew.make(&*fs).map_err(|error| error.to_string())?;
     let mut dice = Generator::new(run.seed);
