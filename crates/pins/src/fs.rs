@@ -79,6 +79,11 @@ impl<F: Extents + 'static, D: BaBuffer> FileSystem for Pinned<F, D> {
         }
         // Alone, so that others see all of it or nothing.
         let table = self.table.write();
+        if !table.meets(ino, offset, len) {
+            // The pin has ended meanwhile, and the file may be a log by now.
+            drop(table);
+            return self.write(ino, offset, data, mode, cred);
+        }
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;

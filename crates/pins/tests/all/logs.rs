@@ -7,7 +7,7 @@ use amphi_device::BaBuffer;
 use amphi_fs_ext4like::{Ext4Like, FormatOptions, MountOptions};
 use amphi_pins::Pinned;
 use amphi_pins::logs::{Options, Rule};
-use amphi_rt::Sim;
+use amphi_rt::{Schedule, Sim, task};
 use amphi_ssd::{Firmware, Profile, Ssd};
 use amphi_vfs::{Allocate, Cred, FileSystem, FileType, Ino, Name, SetAttr, WriteMode};
 
@@ -331,6 +331,34 @@ fn the_log_that_was_synced_longest_ago_gives_its_room_to_another() {
         assert_eq!(found.len(), 8 * 1500);
         assert!((0..8).all(|round| found[round * 1500..][..1500] == [round as u8; 1500]), "{name}");
     }
+}
+
+/// A write to a pinned range whose pin ends as it comes, in a file that becomes a log then: it went past the
+/// log, to pages that the log had pinned, and was refused.
+#[test]
+fn a_write_that_meets_the_end_of_a_pin_is_the_logs() {
+    let schedule = Schedule::Random { per_mille: 300, delay_ns: 5_000_000 };
+    Sim::explore(0..100).schedule(schedule).run(|| {
+        let fs = Arc::new(mount(&device(65, 4), 4));
+        let ino = file(&fs, "log");
+        append(&fs, ino, &[1; 3 * P as usize]);
+        fs.sync().expect("room");
+        let pin = fs.pin(ino, 0, P, &ROOT).expect("it can be pinned").id;
+        let other = Arc::clone(&fs);
+        let writer = task::spawn("writer", move || {
+            let mode = WriteMode::default();
+            assert_eq!(other.write(ino, 0, &[2; 100], mode, &ROOT), Ok(100));
+        });
+        fs.unpin(pin, &ROOT).expect("it is there");
+        for byte in [3, 4] {
+            assert_eq!(fs.write(ino, 200, &[byte; 100], WriteMode::default(), &ROOT), Ok(100));
+            fs.fsync(ino, true).expect("room");
+        }
+        writer.join();
+        let found = contents(&fs, ino);
+        assert_eq!(found[..100], [2; 100]);
+        assert_eq!(found[200..300], [4; 100]);
+    });
 }
 
 /// What a file may hold: its contents when it was last synced, and after each change since.
