@@ -22,6 +22,12 @@ struct Log {
 }
 
 impl Log {
+    /// Writes anew what is there from `at` on, as it is: behind the parts that are pinned, it goes below them.
+    fn touch(&self, fs: &dyn FileSystem, at: usize) {
+        let end = self.written.len().min(at + 5000);
+        let _any = fs.write(self.ino, at as u64, &self.written[at..end], WriteMode::default(), &Cred::ROOT);
+    }
+
     /// Appends and syncs. What fails is tried again with the next append.
     fn append(&mut self, fs: &dyn FileSystem, byte: u8, bytes: usize) {
         let end = self.written.len() as u64;
@@ -52,6 +58,9 @@ fn run(seed: u64, fault: Fault) -> Result<bool, String> {
     let mut dice = Generator::new(seed);
     for round in 0..60 {
         let log = &mut logs[dice.below(FILES.len() as u64) as usize];
+        if dice.below(3) == 0 && !log.written.is_empty() {
+            log.touch(&*fs, dice.below(log.written.len() as u64) as usize);
+        }
         log.append(&*fs, round + 1, dice.below(5000) as usize + 1);
     }
     let has_failed = rig.failed().is_some();
