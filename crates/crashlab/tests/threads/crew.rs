@@ -26,16 +26,24 @@ pub struct Crew {
 /// A thread at work: it returns with why it did not go on.
 type Work<T> = JoinHandle<(T, std::result::Result<(), Stop>)>;
 
-/// Has a thread do its operations.
+/// Has a thread each do its operations.
 fn begin<T: Send + 'static>(
-    mut of: T,
-    mut dice: Generator,
-    mut step: impl FnMut(&mut T, &mut Generator) -> std::result::Result<(), Stop> + Send + 'static,
-) -> Work<T> {
-    task::spawn("writer", move || {
-        let outcome = (0..OPERATIONS).try_for_each(|_| step(&mut of, &mut dice));
-        (of, outcome)
-    })
+    all: Vec<T>,
+    fs: &Arc<dyn FileSystem>,
+    dice: &mut Generator,
+    step: impl Fn(&mut T, &dyn FileSystem, &mut Generator) -> std::result::Result<(), Stop>
+    + Copy
+    + Send
+    + 'static,
+) -> Vec<Work<T>> {
+    let begin = |mut of: T| {
+        let (fs, mut dice) = (Arc::clone(fs), Generator::new(dice.next()));
+        task::spawn("writer", move || {
+            let outcome = (0..OPERATIONS).try_for_each(|_| step(&mut of, &*fs, &mut dice));
+            (of, outcome)
+        })
+    };
+    all.into_iter().map(begin).collect()
 }
 
 /// Waits for threads. That the device failed is no news.
@@ -88,33 +96,13 @@ impl Crew {
         dice: &mut Generator,
         fsync: Fsync,
     ) -> std::result::Result<Self, String> {
-        let mut writers = Vec::new();
-        for writer in self.writers {
-            let fs = Arc::clone(fs);
-            let step = move |writer: &mut Writer, dice: &mut Generator| writer.step(&*fs, dice, fsync);
-            writers.push(begin(writer, Generator::new(dice.next()), step));
-        }
-        let mut appenders = Vec::new();
-        for appender in self.appenders {
-            let fs = Arc::clone(fs);
-            let step = move |appender: &mut Appender, dice: &mut Generator| appender.step(&*fs, dice);
-            appenders.push(begin(appender, Generator::new(dice.next()), step));
-        }
-        let (mut publishers, all) = (Vec::new(), self.publishers.len() as u64);
-        for publisher in self.publishers {
-            let fs = Arc::clone(fs);
-            let step = move |publisher: &mut Publisher, dice: &mut Generator| publisher.step(&*fs, dice, all);
-            publishers.push(begin(publisher, Generator::new(dice.next()), step));
-        }
-        let mut listers = Vec::new();
-        for lister in self.listers {
-            let fs = Arc::clone(fs);
-            let step = move |lister: &mut Lister, dice: &mut Generator| lister.step(&*fs, dice);
-            listers.push(begin(lister, Generator::new(dice.next()), step));
-        }
+        let write = begin(self.writers, fs, dice, move |writer, fs, dice| writer.step(fs, dice, fsync));
+        let append = begin(self.appenders, fs, dice, |appender, fs, dice| appender.step(fs, dice));
+        let all = self.publishers.len() as u64;
+        let publish = begin(self.publishers, fs, dice, move |one, fs, dice| one.step(fs, dice, all));
+        let list = begin(self.listers, fs, dice, |lister, fs, dice| lister.step(fs, dice));
         // All of them, whatever one says: they hold the file system.
-        let (writers, appenders) = (end(writers), end(appenders));
-        let (publishers, listers) = (end(publishers), end(listers));
+        let (writers, appenders, publishers, listers) = (end(write), end(append), end(publish), end(list));
         Ok(Self { writers: writers?, appenders: appenders?, publishers: publishers?, listers: listers? })
     }
 

@@ -191,7 +191,7 @@ fn pass(name: &str) {
         fits.unwrap_or_else(|error| panic!("{name}, by threads, seed {seed}: {error}"));
     }
     for trouble in [Trouble::PowerLost, Trouble::CommandFails, Trouble::CommandsFail] {
-        for seed in of_threads.clone() {
+        for seed in of_threads.clone().chain(one.is_none().then_some(WITH_OTHERS)) {
             let slow_one_in = if seed == 2 { 64 } else { 0 };
             let run = Run { rounds, is_timed: false, slow_one_in, ..Run::by(trouble, seed) };
             go_through(subject, &run).unwrap_or_else(|error| panic!("{name}, {run:?}, {error}"));
