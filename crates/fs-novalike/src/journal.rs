@@ -6,7 +6,7 @@ use amphi_device::{PageView, Structure};
 use amphi_direct_access::{Medium, PAGE};
 use amphi_rt::cpu;
 use amphi_rt::sync::{Mutex, Padded};
-use amphi_vfs::{Error, Result};
+use amphi_vfs::{Error, Failure, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::format::{JOURNAL_ENTRIES, Layout, Undo};
@@ -52,11 +52,12 @@ impl Journal {
     /// Makes a change of several words count, and what this task has stored before.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::ReadOnly`] behind a change that has failed.
+    /// [`Error::Io`]; so behind a change that has failed.
     pub fn commit<D: PageView>(&self, medium: &Medium<D>, layout: &Layout, words: &[Word]) -> Result<()> {
         let lane = cpu::current() % self.0.len();
         let mut place = self.0[lane].0.lock();
-        let begin = place.take().ok_or(Error::ReadOnly)?;
+        let begin =
+            place.take().ok_or_else(|| Error::Io(Failure::Earlier("a journal has failed".to_owned())))?;
         let (lane, pair) = (lane as u64, layout.pair(lane as u64));
         let mut next = begin;
         for four in words.chunks(4) {

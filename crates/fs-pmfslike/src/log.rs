@@ -12,7 +12,7 @@ use amphi_device::{Lpa, PageView, Structure};
 use amphi_direct_access::{Medium, PAGE};
 use amphi_rt::sync::Mutex;
 use amphi_rt::task;
-use amphi_vfs::{Error, Result};
+use amphi_vfs::{Error, Failure, Result};
 use amphi_volume::io_error;
 use smallvec::SmallVec;
 use zerocopy::{FromZeros, IntoBytes};
@@ -131,7 +131,7 @@ impl Log {
     /// Makes ranges change as a whole. What this task has stored before is durable by then.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::ReadOnly`] behind a change that has failed.
+    /// [`Error::Io`]; so behind a change that has failed.
     pub fn change<D: PageView>(&self, medium: &Medium<D>, layout: &Layout, ranges: &[Range]) -> Result<()> {
         self.change_logged(medium, layout, ranges).inspect_err(|_| self.ring.lock().failed = true)
     }
@@ -193,7 +193,7 @@ impl Log {
         loop {
             let mut ring = self.ring.lock();
             if ring.failed {
-                return Err(Error::ReadOnly);
+                return Err(Error::Io(Failure::Earlier("a change in the log is not complete".to_owned())));
             }
             if ring.tail + count - ring.head <= self.entries {
                 let first = ring.tail;

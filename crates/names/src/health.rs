@@ -89,7 +89,13 @@ impl Health {
     /// # Errors
     /// Its own.
     pub fn judge_written<T>(&self, ino: Ino, outcome: Result<T>) -> Result<T> {
-        if matches!(outcome, Err(Error::Io(_) | Error::Corrupt(_))) {
+        let is_unknown = match &outcome {
+            Err(Error::Io(_) | Error::Corrupt(_)) => true,
+            // Another one failed while this one was under way.
+            Err(Error::ReadOnly) => self.has_failed(),
+            _ => false,
+        };
+        if is_unknown {
             self.unknown.lock().insert(ino);
         }
         outcome

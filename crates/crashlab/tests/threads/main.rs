@@ -28,7 +28,7 @@ const STEPS: u64 = 4000;
 const COMMANDS: u64 = 600;
 
 /// Seeds that have shown what was wrong once.
-const SHOWN: [(&str, u64); 16] = [
+const SHOWN: [(&str, u64); 17] = [
     // New pages that a failed write had not reached were read.
     ("novalike", 4),
     // So was an inode that a failed `create` had not reached.
@@ -61,6 +61,8 @@ const SHOWN: [(&str, u64); 16] = [
     ("ext4like-pins", 30_002),
     // A log wrote to a window that it had given up.
     ("ext4like-pins", 30_010),
+    // New pages were read that a write had not reached, since another one had failed meanwhile.
+    ("pmfslike", 40_100),
 ];
 
 /// Which task runs next, with seeds from these on: at random, by the method that finds what takes few events
