@@ -22,7 +22,7 @@ struct Log {
 }
 
 impl Log {
-    /// Writes anew what is there from `at` on, as it is: behind the parts that are pinned, it goes below them.
+    /// Writes anew what is there from `at` on, as it is. Behind the parts that are pinned it goes below.
     fn touch(&self, fs: &dyn FileSystem, at: usize) {
         let end = self.written.len().min(at + 5000);
         let _any = fs.write(self.ino, at as u64, &self.written[at..end], WriteMode::default(), &Cred::ROOT);
