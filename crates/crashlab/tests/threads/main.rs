@@ -28,7 +28,7 @@ const STEPS: u64 = 4000;
 const COMMANDS: u64 = 600;
 
 /// Seeds that have shown what was wrong once.
-const SHOWN: [(&str, u64); 17] = [
+const SHOWN: [(&str, u64); 18] = [
     // New pages that a failed write had not reached were read.
     ("novalike", 4),
     // So was an inode that a failed `create` had not reached.
@@ -61,6 +61,8 @@ const SHOWN: [(&str, u64); 17] = [
     ("ext4like-pins", 30_002),
     // A log wrote to a window that it had given up.
     ("ext4like-pins", 30_010),
+    // What was known of a log went with its name, although its number was another file's already.
+    ("ext4like-pins", 40_069),
     // New pages were read that a write had not reached, since another one had failed meanwhile.
     ("pmfslike", 40_100),
 ];

@@ -79,7 +79,12 @@ impl<F: Extents + 'static, D: BaBuffer> Logs<F, D> {
         self.rules.write().forget(ino);
         // While something is pinned, its pages must stay the file's.
         self.step_aside(ino)?;
-        self.files.write().remove(&ino);
+        // The number may be another file's by now, and what is known here used for that one.
+        let is_unused = |log: &Arc<LogFile>| log.state.try_lock().is_some_and(|state| !state.is_pinned());
+        let mut files = self.files.write();
+        if files.get(&ino).is_some_and(|log| Arc::strong_count(log) == 1 && is_unused(log)) {
+            files.remove(&ino);
+        }
         Ok(())
     }
 
