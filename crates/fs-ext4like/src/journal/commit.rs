@@ -306,12 +306,14 @@ impl<D: BlockPort> Base<D> {
         if sequence < *tail {
             return Ok(());
         }
-        *tail = sequence;
         let body = JournalSuper { start: start.into() };
         let block = JournalHeader::block(SUPER, sequence, 0, body.as_bytes(), self.journal.seed);
         let at = Lpa(u64::from(self.journal.first));
         self.device.write(at, &block, Structure::Journal).map_err(io_error)?;
-        self.barrier()
+        self.barrier()?;
+        // Not before: where it failed, an older tail has to be written.
+        *tail = sequence;
+        Ok(())
     }
 
     /// The transaction is durable: its blocks wait to be written in place, and what it freed can be used.
