@@ -28,7 +28,7 @@ const STEPS: u64 = 4000;
 const COMMANDS: u64 = 600;
 
 /// Seeds that have shown what was wrong once.
-const SHOWN: [(&str, u64); 19] = [
+const SHOWN: [(&str, u64); 20] = [
     // New pages that a failed write had not reached were read.
     ("novalike", 4),
     // So was an inode that a failed `create` had not reached.
@@ -65,6 +65,8 @@ const SHOWN: [(&str, u64); 19] = [
     ("ext4like-pins", 40_069),
     // New pages were read that a write had not reached, since another one had failed meanwhile.
     ("pmfslike", 40_100),
+    // The metadata store took for flushed what only a manifest said that could not be written.
+    ("augefs", 40_335),
     // The journal was written over behind a tail that could not be written.
     ("ext4like", 40_176),
 ];

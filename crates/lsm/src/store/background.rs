@@ -12,6 +12,7 @@ use crate::Result;
 use crate::entry::Entry;
 use crate::format::{BackingHeader, PAGE};
 use crate::log::Half;
+use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::merge::{Merge, Source};
 use crate::planted::{self, Bug};
@@ -148,10 +149,15 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         for level in &mut levels[1..] {
             level.sort_by(|one, other| one.first_key().cmp(other.first_key()));
         }
-        manifest.tables = levels.iter().flatten().map(|table| table.record()).collect();
-        manifest.flushed = flushed.unwrap_or(manifest.flushed).max(manifest.flushed);
-        manifest.next_number = self.next_number.load(std::sync::atomic::Ordering::Relaxed);
-        manifest.write(&*self.device, self.first, &self.superblock)?;
+        // Until it is written it does not count: another task may write one behind this that fails.
+        let mut next = Manifest {
+            generation: manifest.generation,
+            flushed: flushed.unwrap_or(manifest.flushed).max(manifest.flushed),
+            next_number: self.next_number.load(std::sync::atomic::Ordering::Relaxed),
+            tables: levels.iter().flatten().map(|table| table.record()).collect(),
+        };
+        next.write(&*self.device, self.first, &self.superblock)?;
+        *manifest = next;
         let mut view = self.view.write();
         view.levels = Arc::new(levels);
         if sealed_is_in {
