@@ -19,6 +19,33 @@ pub fn into_ssd(rig: Arc<Rig>) -> Result<Ssd, String> {
     Ok(Arc::into_inner(rig).ok_or("what is done still holds the device")?.into_ssd())
 }
 
+/// The device after it has lost its power, with nothing failing any more.
+pub fn after_power_cut(rig: Arc<Rig>, seed: u64) -> Result<Arc<Rig>, String> {
+    let ssd = into_ssd(rig)?;
+    ssd.power_cut(seed);
+    Ok(Arc::new(Rig::plain(ssd.restart().map_err(|error| error.to_string())?)))
+}
+
+/// Has a command fail in each way, the first one and then every `every`th, until `run` says that none has.
+/// Returns what `run` has found wrong. One that has more than a few commands to fail is expected.
+pub fn each_fault(first: u64, every: usize, run: impl Fn(Fault) -> Result<bool, String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for way in Way::ALL {
+        for command in (first..).step_by(every) {
+            let fault = Fault { command, way };
+            match run(fault) {
+                Ok(true) => {}
+                Ok(false) => {
+                    assert!(command > 5, "it ended after {command} commands");
+                    break;
+                }
+                Err(what) => wrong.push(format!("fault {fault}: {what}")),
+            }
+        }
+    }
+    wrong
+}
+
 /// A device with a file system that has a file, and was not unmounted.
 pub fn used(subject: &Subject, format: impl Fn(&Arc<Rig>) -> Result<(), String>) -> Result<Ssd, String> {
     let device = subject::device("nvme", subject.firmware, Size::Cramped).or_else(|_| {

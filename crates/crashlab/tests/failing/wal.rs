@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use amphi_crashlab::rig::{Fault, Rig, Way};
+use amphi_crashlab::rig::{Fault, Rig};
 use amphi_crashlab::subject::{self, Size};
 use amphi_device::{EntryId, Lpa};
 use amphi_rt::Sim;
@@ -11,6 +11,7 @@ use amphi_rt::random::Generator;
 use amphi_ssd::Firmware;
 use amphi_wal::{Error, Log, Mode, Options, Place, Record, Recovery};
 
+use super::interrupted::{after_power_cut, each_fault};
 use super::long;
 
 /// A header page and nine pages of records: four halves and a half of one.
@@ -54,7 +55,7 @@ impl Due {
 /// Appends, commits and truncates, and opens the log again where it asks for that, one command failing.
 /// Answers whether it did.
 fn run(mode: Mode, seed: u64, fault: Fault) -> Result<bool, String> {
-    let mut rig = Arc::new(Rig::plain(subject::device("free", Firmware::BaBuffer, Size::Cramped)?));
+    let rig = Arc::new(Rig::plain(subject::device("free", Firmware::BaBuffer, Size::Cramped)?));
     amphi_wal::create(&*rig, &PLACE).map_err(|error| error.to_string())?;
     let mut log = Some(open(&rig, mode).map_err(|error| error.to_string())?.1);
     let (mut due, mut dice) = (Due::default(), Generator::new(seed));
@@ -93,9 +94,7 @@ fn run(mode: Mode, seed: u64, fault: Fault) -> Result<bool, String> {
     }
     let has_failed = rig.failed().is_some();
     drop(log);
-    let ssd = Arc::into_inner(rig).expect("nobody else has it").into_ssd();
-    ssd.power_cut(seed);
-    rig = Arc::new(Rig::plain(ssd.restart().map_err(|error| error.to_string())?));
+    let rig = after_power_cut(rig, seed)?;
     due.judge(open(&rig, mode).map_err(|error| format!("after the cut: {error}"))?.0)?;
     Ok(has_failed)
 }
@@ -104,19 +103,9 @@ fn run(mode: Mode, seed: u64, fault: Fault) -> Result<bool, String> {
 fn what_a_log_of_records_has_acknowledged_is_found() {
     let mut wrong = Vec::new();
     for mode in [Mode::Ba, Mode::Sync, Mode::Async] {
-        for (seed, way) in (0..8 * long()).flat_map(|seed| Way::ALL.map(|way| (seed, way))) {
-            for command in 0.. {
-                match Sim::new(seed).run(|| run(mode, seed, Fault { command, way })) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        assert!(command > 5, "{mode:?}: it ended after {command} commands");
-                        break;
-                    }
-                    Err(what) => {
-                        wrong.push(format!("{mode:?}, seed {seed}, fault {command} {way:?}: {what}"))
-                    }
-                }
-            }
+        for seed in 0..8 * long() {
+            let found = each_fault(0, 1, |fault| Sim::new(seed).run(|| run(mode, seed, fault)));
+            wrong.extend(found.into_iter().map(|what| format!("{mode:?}, seed {seed}, {what}")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

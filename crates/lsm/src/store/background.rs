@@ -149,7 +149,7 @@ impl<D: BlockPort + MemoryArea + 'static> Shared<D> {
         for level in &mut levels[1..] {
             level.sort_by(|one, other| one.first_key().cmp(other.first_key()));
         }
-        // Until it is written it does not count: another task may write one behind this that fails.
+        // It counts once it is written: where that fails, another task may still write the next one.
         let mut next = Manifest {
             generation: manifest.generation,
             flushed: flushed.unwrap_or(manifest.flushed).max(manifest.flushed),
