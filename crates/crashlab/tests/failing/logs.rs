@@ -84,7 +84,8 @@ fn run(seed: u64, fault: Fault) -> Result<bool, String> {
 #[test]
 fn what_a_log_has_synced_is_there_although_another_failed_to_give_way() {
     let mut wrong = Vec::new();
-    for seed in 0..2 * long() {
+    // Seeds 8 and 9 show a part that is written after it was flushed.
+    for seed in 8..8 + 2 * long() {
         let found = each_fault(seed % 3, 3, |fault| Sim::new(seed).run(|| run(seed, fault)));
         wrong.extend(found.into_iter().map(|what| format!("seed {seed}, {what}")));
     }
