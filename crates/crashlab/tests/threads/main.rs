@@ -58,9 +58,9 @@ const SHOWN: [(&str, u64); 20] = [
     // A log flushed the entry that another had pinned under the same number since.
     ("ext4like-pins", 3306),
     // Two logs that made room for each other waited for each other.
-    ("ext4like-pins", 30_002),
+    ("ext4like-pins", 30_016),
     // A log wrote to a window that it had given up.
-    ("ext4like-pins", 30_010),
+    ("ext4like-pins", 30_029),
     // What was known of a log went with its name, although its number was another file's already.
     ("ext4like-pins", 40_069),
     // New pages were read that a write had not reached, since another one had failed meanwhile.
