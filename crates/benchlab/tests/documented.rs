@@ -105,6 +105,143 @@ fn results_are_quoted_as_they_are_stored() {
 }
 
 #[test]
+fn figures_of_the_other_papers_are_quoted_as_they_are_stored() {
+    let largest = |experiment, series| (experiment, "largest", series);
+    let journal = "Ext4-like DJ";
+    let (ordered, f2fs, nova) = ("Ext4-like", "F2FS-like", "NOVA-like");
+    let table4 = |group| ("romefs-table4", group, "bytes, memory path");
+    for (row, places) in [
+        ("RomeFS figure 6", &[largest("romefs-fig6", journal), largest("romefs-fig6", f2fs)][..]),
+        ("RomeFS figure 7", &[("romefs-fig7", "1 MB", "bytes, block path")]),
+        (
+            "RomeFS table 4",
+            &[
+                "4 KB, threshold 4 KB",
+                "16 KB, threshold 4 KB",
+                "1 MB, threshold 64 KB",
+                "0 to 1 MB, threshold 256 KB",
+            ]
+            .map(table4),
+        ),
+        ("RomeFS figure 8", &[largest("romefs-fig8", ordered), largest("romefs-fig8", f2fs)]),
+        ("RomeFS figure 9", &[largest("romefs-fig9", journal), largest("romefs-fig9", f2fs)]),
+        ("RomeFS figure 10", &[largest("romefs-fig10", ordered), largest("romefs-fig10", f2fs)]),
+        ("RomeFS figure 11", &of("romefs-fig11", &["fileserver", "webproxy", "varmail"], ordered)),
+        (
+            "RomeFS figure 12",
+            &[
+                ("romefs-fig12", "LiveJournal", ordered),
+                largest("romefs-fig12", ordered),
+                largest("romefs-fig12", f2fs),
+            ],
+        ),
+        (
+            "RomeFS on device B, beside NOVA's kind",
+            &[
+                largest("romefs-fig6-nova", nova),
+                largest("romefs-fig8-nova", nova),
+                largest("romefs-fig9-nova", nova),
+                largest("romefs-fig10-nova", nova),
+                largest("romefs-fig12-nova", nova),
+            ],
+        ),
+    ] {
+        check("papers.md", row, places);
+    }
+    let commits = |group, series| ("2b-ssd-fig9", group, series);
+    let (inode, direct) = ("DevFS +cap +demand +dentry +inode", "DevFS +cap +demand +dentry +inode +direct");
+    let slower = "4 KB, DevFS +cap +demand +dentry +inode +direct";
+    for (row, places) in [
+        (
+            "2B-SSD figures 9, 10",
+            &[
+                commits("2B-SSD ÷ DC-SSD", "least"),
+                commits("2B-SSD ÷ DC-SSD", "most"),
+                commits("2B-SSD ÷ ULL-SSD", "least"),
+                commits("2B-SSD ÷ ULL-SSD", "most"),
+                commits("2B-SSD ÷ ASYNC", "least"),
+                commits("2B-SSD ÷ ASYNC", "most"),
+            ][..],
+        ),
+        ("DevFS figure 6", &[("devfs-fig6", "write 1 KB", "DevFS +cap"), ("devfs-fig6", "write 1 KB", nova)]),
+        (
+            "DevFS figure 7",
+            &["4 threads", "12 threads"].map(|threads| ("devfs-fig7", "append 4 KB, DevFS", threads)),
+        ),
+        (
+            "DevFS figure 8",
+            &["DevFS +cap +demand", "DevFS +cap +demand +dentry", inode]
+                .map(|series| ("devfs-fig8", "files of 16 KB", series)),
+        ),
+        ("DevFS figure 9", &of("devfs-fig9", &["create", "reopen"], inode)),
+        ("DevFS figure 10", &[("devfs-fig10", "4 KB", direct), ("devfs-fig10-b", slower, "1.4 GHz")]),
+    ] {
+        check("papers.md", row, places);
+    }
+}
+
+#[test]
+fn figures_of_augefs_are_quoted_as_they_are_stored() {
+    let auge = "AugeFS";
+    let delayed = |more| ("augefs-fig15-a", "names-mkdir, AugeFS", more);
+    for (row, places) in [
+        ("AugeFS figure 9", &[("augefs-fig9", "average", auge)][..]),
+        (
+            "AugeFS figure 10",
+            &[
+                ("augefs-fig10", "4 KB, 1 thread", auge),
+                ("augefs-fig10", "4 KB, 24 threads", auge),
+                ("augefs-fig10-b", "average", auge),
+            ],
+        ),
+        ("AugeFS figure 11", &of("augefs-fig11", &["fileserver", "varmail", "webserver", "webproxy"], auge)),
+        ("AugeFS figure 12", &[("augefs-fig12", "rw, 1 thread", auge)]),
+        ("AugeFS figure 14", &[("augefs-fig14", "24 threads", auge)]),
+        ("AugeFS figure 15 (a)", &["1 us more", "5 us more", "10 us more"].map(delayed)),
+        (
+            "AugeFS figure 15 (b), (c)",
+            &[
+                ("augefs-fig15-b", "names-mkdir", "128 MB"),
+                ("augefs-fig15-b", "names-mkdir", "512 KB"),
+                ("augefs-fig15-c", "names-mkdir", "20 M"),
+            ],
+        ),
+        ("AugeFS figure 15 (d)", &[("augefs-fig15-d", "24 threads", "AugeFS-span")]),
+        (
+            "AugeFS figure 16 (b)",
+            &[
+                ("augefs-fig16-b", "90 %", auge),
+                ("augefs-fig16-b", "97 %", auge),
+                ("augefs-fig16-b", "90 %", "F2FS-like"),
+                ("augefs-fig16-b", "97 %", "F2FS-like"),
+            ],
+        ),
+        (
+            "AugeFS recovery",
+            &[auge, "F2FS-like"].map(|series| ("augefs-recovery", "mount after a power cut", series)),
+        ),
+    ] {
+        check("papers.md", row, places);
+    }
+}
+
+#[test]
+fn every_stored_value_that_is_off_says_why() {
+    let results = format!("{}/../../docs/results", env!("CARGO_MANIFEST_DIR"));
+    let mut figures = 0;
+    for entry in std::fs::read_dir(results).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "json") || path.ends_with("guard.json") {
+            continue;
+        }
+        let figure: Figure = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(figure.unexplained(), Vec::<String>::new(), "{}", path.display());
+        figures += 1;
+    }
+    assert!(figures > 50);
+}
+
+#[test]
 fn what_is_published_is_not_taken_for_what_was_measured() {
     assert_eq!(quoted("create 0.90 (6.0), oltp-2 · 3.1, 4 KB · 1 in 24."), ["0.90", "4", "24"]);
 }

@@ -88,7 +88,17 @@ impl Core {
                 in_pages(start, at, into, |lpa, offset, part| log.load_logged(start, lpa, offset, part))
             }
             Personality::PageCache(cache) => {
-                in_pages(start, at, into, |lpa, offset, part| cache.load_cached(lpa, offset, part, false))
+                let (at_once, mut missed, mut from, mut done) =
+                    (self.profile.firmware.fill_at_once, 0, start, start);
+                in_pages(start, at, into, |lpa, offset, part| {
+                    let ready = cache.load_cached(Some(from), lpa, offset, part)?;
+                    done = done.max(ready);
+                    missed += u64::from(ready > from);
+                    if at_once > 0 && missed == at_once {
+                        (missed, from) = (0, done);
+                    }
+                    Ok(ready)
+                })
             }
             Personality::Memory(memory) => {
                 memory.load(at, into);
@@ -161,7 +171,7 @@ impl Core {
     pub(crate) fn read_page(&self, lpa: u64, into: &mut [u8]) -> Result<()> {
         match &self.personality {
             Personality::Log(log) => log.read_merged(lpa, into),
-            Personality::PageCache(cache) => cache.load_cached(lpa, 0, into, true).map(|_| ()),
+            Personality::PageCache(cache) => cache.load_cached(None, lpa, 0, into).map(|_| ()),
             Personality::Memory(_) | Personality::BaBuffer(_) => memory::read_page(self, lpa, into),
         }
     }
@@ -372,7 +382,7 @@ fn in_pages(
     start: u64,
     at: u64,
     into: &mut [u8],
-    load: impl Fn(u64, usize, &mut [u8]) -> Result<u64>,
+    mut load: impl FnMut(u64, usize, &mut [u8]) -> Result<u64>,
 ) -> Result<u64> {
     let mut done = start;
     let (mut at_byte, mut rest) = (at, into);

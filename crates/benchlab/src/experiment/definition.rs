@@ -269,6 +269,9 @@ pub struct Variation {
     /// How long each page that a read brings into the device's page cache keeps the reader waiting, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill_page_ns: Option<u64>,
+    /// Pages that a load which finds several missing in the device's page cache has brought in at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill_at_once: Option<u64>,
     /// Bytes of the device's memory: the page cache of the peers' firmware, RomeFS's memory area.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
@@ -314,6 +317,7 @@ impl Variation {
             command_ns: other.command_ns.or(self.command_ns),
             line_write_ns: other.line_write_ns.or(self.line_write_ns),
             fill_page_ns: other.fill_page_ns.or(self.fill_page_ns),
+            fill_at_once: other.fill_at_once.or(self.fill_at_once),
             cache_bytes: other.cache_bytes.or(self.cache_bytes),
         }
     }

@@ -119,6 +119,9 @@ impl Machine {
         if let Some(fill_ns) = variation.fill_page_ns {
             device.firmware.fill_page_ns = fill_ns;
         }
+        if let Some(pages) = variation.fill_at_once {
+            device.firmware.fill_at_once = pages;
+        }
         if let Some(cores) = variation.host_cores {
             host.cores = cores;
         }

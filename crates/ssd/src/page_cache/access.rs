@@ -15,15 +15,15 @@ impl PageCache {
     /// Brings a page into the cache and answers its frame's number, with the page's partition locked for
     /// writing by `then`.
     ///
-    /// With `whole`, the caller replaces all of the page, and flash is not read. With `booked`, a command has
-    /// booked the flash's time.
+    /// With `whole`, the caller replaces all of the page, and flash is not read. Otherwise it is read from
+    /// `from` on, or, with `None`, when a command that has booked its time says.
     ///
     /// # Errors
     /// The flash page cannot be read, no frame can be emptied, or power was lost.
     pub(crate) fn with_cached<T>(
         &self,
         lpa: u64,
-        (whole, booked): (bool, bool),
+        (whole, from): (bool, Option<u64>),
         then: impl FnOnce(&Partition, u32) -> Result<T>,
     ) -> Result<(T, u64)> {
         let (partition, _) = self.partition(lpa);
@@ -52,8 +52,8 @@ impl PageCache {
                 }
                 if let Mapping::At(at) = self.mapping(lpa) {
                     self.count().flash_read(Cause::Host, 1);
-                    if !booked && !self.timing.is_free() {
-                        let read = self.time_page_read(Cause::Host, self.timing.now(), at);
+                    if let Some(from) = from.filter(|_| !self.timing.is_free()) {
+                        let read = self.time_page_read(Cause::Host, from, at);
                         ready_at = ready_at.max(self.timing.fill(read, 1));
                     }
                 }
@@ -111,20 +111,28 @@ impl PageCache {
     /// As for [`with_cached`](Self::with_cached).
     pub(crate) fn store_cached(&self, store: &Store<'_>) -> Result<u64> {
         let whole = store.data.len() as u64 == PAGE;
-        let ((), ready_at) = self.with_cached(store.lpa(), (whole, false), |_, frame| {
-            self.make_dirty(frame, store.lpa())?;
-            self.image.store_words(self.layout.cache_frame(frame) + store.offset() as u64, store.data);
-            Ok(())
-        })?;
+        let ((), ready_at) =
+            self.with_cached(store.lpa(), (whole, Some(self.timing.now())), |_, frame| {
+                self.make_dirty(frame, store.lpa())?;
+                self.image.store_words(self.layout.cache_frame(frame) + store.offset() as u64, store.data);
+                Ok(())
+            })?;
         self.count().transfer(Path::ByteWrite, store.tag, store.data.len() as u64);
         Ok(ready_at)
     }
 
-    /// Reads bytes of one page through the cache. Answers when the page has come.
+    /// Reads bytes of one page through the cache. `from` is as for [`with_cached`](Self::with_cached).
+    /// Answers when the page has come.
     ///
     /// # Errors
     /// As for [`with_cached`](Self::with_cached).
-    pub(crate) fn load_cached(&self, lpa: u64, offset: usize, into: &mut [u8], booked: bool) -> Result<u64> {
+    pub(crate) fn load_cached(
+        &self,
+        from: Option<u64>,
+        lpa: u64,
+        offset: usize,
+        into: &mut [u8],
+    ) -> Result<u64> {
         {
             let (partition, _) = self.partition(lpa);
             let _index = partition.index.read();
@@ -135,7 +143,7 @@ impl PageCache {
                 return Ok(self.frames.frame(frame).ready_at());
             }
         }
-        let ((), ready_at) = self.with_cached(lpa, (false, booked), |_, frame| {
+        let ((), ready_at) = self.with_cached(lpa, (false, from), |_, frame| {
             self.image.read(self.layout.cache_frame(frame) + offset as u64, into);
             Ok(())
         })?;

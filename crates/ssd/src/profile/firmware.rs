@@ -22,6 +22,9 @@ pub struct FirmwareProfile {
     /// that answers from its frames stores the page there first. 0: the page goes to host and frame beside
     /// each other.
     pub fill_page_ns: u64,
+    /// Pages that a load which finds several missing in the page cache has brought in at once, 0 to 4096; 0:
+    /// all of them. A processor whose loads wait for each other has one.
+    pub fill_at_once: u64,
     /// Processors, 0 to 64; 0: the firmware's work takes no time.
     pub cores: u64,
     /// What a block or vendor command, or one to a file system inside, takes one of them, in ns.
@@ -40,6 +43,7 @@ impl Default for FirmwareProfile {
             memory_bytes: 256 << 20,
             write_back_at_percent: 50,
             fill_page_ns: 0,
+            fill_at_once: 0,
             cores: 0,
             command_cpu_ns: 0,
             entry_cpu_ns: 0,
@@ -58,7 +62,7 @@ impl FirmwareProfile {
     }
 
     /// The ranges of its values.
-    pub(super) fn rules(&self) -> [Rule; 7] {
+    pub(super) fn rules(&self) -> [Rule; 8] {
         [
             (
                 "firmware.memory_bytes",
@@ -75,6 +79,7 @@ impl FirmwareProfile {
             ),
             ("firmware.cores", self.cores, self.cores <= 64, "0 to 64"),
             TIME.rule("firmware.fill_page_ns", self.fill_page_ns),
+            ("firmware.fill_at_once", self.fill_at_once, self.fill_at_once <= 4096, "0 to 4096"),
             TIME.rule("firmware.command_cpu_ns", self.command_cpu_ns),
             TIME.rule("firmware.entry_cpu_ns", self.entry_cpu_ns),
             TIME.rule("firmware.page_cpu_ns", self.page_cpu_ns),

@@ -13,10 +13,15 @@ const FRAMES: u64 = 32;
 
 /// The emulator of ByteFS table 4 with a cache of 32 pages.
 fn device() -> Ssd {
+    device_that(|_| {})
+}
+
+fn device_that(differs: impl FnOnce(&mut Profile)) -> Ssd {
     let mut profile = Profile::named("mssd-pcie3").expect("built in");
     profile.firmware.kind = Firmware::PageCache;
     profile.firmware.memory_bytes = FRAMES * 4096;
     profile.firmware.write_back_at_percent = 95;
+    differs(&mut profile);
     Ssd::in_memory(&profile, 64 << 20)
 }
 
@@ -248,6 +253,32 @@ fn write_golden(path: &std::path::Path) {
     ssd.persist(Lpa(3).byte(10), &[0xaa; 20], None, TAG).expect("stores");
     ssd.persist(Lpa(23).byte(64), &[0xbb; 64], None, TAG).expect("stores");
     ssd.trim(Lpa(5), 1).expect("trims");
+}
+
+#[test]
+fn a_load_waits_for_the_pages_that_are_not_brought_in_at_once() {
+    let load = |fill_at_once, fill_page_ns| {
+        Sim::new(1).run(move || {
+            let ssd = device_that(|profile| {
+                (profile.firmware.fill_at_once, profile.firmware.fill_page_ns) = (fill_at_once, fill_page_ns);
+            });
+            in_flash(&ssd, 5);
+            let _ = ns(|| ssd.load(4096, &mut [0; 64], TAG));
+            let mut pages = [0; 5 * 4096];
+            let taken = ns(|| ssd.load(0, &mut pages, TAG));
+            let wrong = pages.iter().zip(0..).find(|(byte, at)| **byte != (at / 4096) as u8 + 1);
+            assert_eq!(wrong, None);
+            taken
+        })
+    };
+    let read_ns = Profile::named("mssd-pcie3").expect("built in").flash.read_ns;
+    let at_once = load(0, 0);
+    // Four are missing.
+    assert_eq!(load(1, 0), at_once + 3 * read_ns);
+    assert_eq!(load(2, 0), at_once + read_ns);
+    assert_eq!(load(4, 0), at_once);
+    assert_eq!(load(0, 1000), at_once + 1000);
+    assert_eq!(load(1, 1000), at_once + 3 * read_ns + 4 * 1000);
 }
 
 #[test]
