@@ -45,6 +45,7 @@ mod devfs;
 mod export;
 mod external_suites;
 mod linked;
+mod listings;
 mod many_mounts;
 mod mapped;
 mod mixed_io;
