@@ -1,5 +1,7 @@
 //! Rust source with its comments and literals blanked out, so that a rule about code is not fooled by prose.
 
+use ra_ap_rustc_lexer::{FrontmatterAllowed, LiteralKind, TokenKind, tokenize};
+
 /// What to keep of a source file. Line breaks always stay, so line numbers do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
@@ -11,15 +13,13 @@ pub enum Keep {
 
 /// `source` with everything that `keep` does not name replaced by spaces.
 pub fn masked(source: &str, keep: Keep) -> String {
-    let bytes = source.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let (kind, len) = token(&bytes[at..], at > 0 && is_word(bytes[at - 1]));
-        let kept = matches!((kind, keep), (Kind::Code, Keep::Code) | (Kind::Comment, Keep::Comments));
-        let blank = |&byte: &u8| if kept || byte == b'\n' { byte } else { b' ' };
-        out.extend(bytes[at..at + len].iter().map(blank));
-        at += len;
+    let mut out = Vec::with_capacity(source.len());
+    let mut rest = source.as_bytes();
+    for token in tokenize(source, FrontmatterAllowed::No) {
+        let (text, after) = rest.split_at(token.len as usize);
+        let kept = is_kept(token.kind, keep);
+        out.extend(text.iter().map(|&byte| if kept || byte == b'\n' { byte } else { b' ' }));
+        rest = after;
     }
     String::from_utf8_lossy(&out).into_owned()
 }
@@ -41,79 +41,15 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-enum Kind {
-    Code,
-    Comment,
-    Literal,
-}
-
-/// The kind and length of what `rest` starts with. `in_word`: the byte before belongs to an identifier.
-fn token(rest: &[u8], in_word: bool) -> (Kind, usize) {
-    if rest.starts_with(b"//") {
-        let len = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
-        return (Kind::Comment, len);
+/// Whether a token is what `keep` names.
+const fn is_kept(kind: TokenKind, keep: Keep) -> bool {
+    use LiteralKind::{Float, Int};
+    match kind {
+        TokenKind::LineComment { .. } | TokenKind::BlockComment { .. } => matches!(keep, Keep::Comments),
+        TokenKind::Literal { kind: Int { .. } | Float { .. }, .. } => matches!(keep, Keep::Code),
+        TokenKind::Literal { .. } => false,
+        _ => matches!(keep, Keep::Code),
     }
-    if rest.starts_with(b"/*") {
-        return (Kind::Comment, block_comment(rest));
-    }
-    if !in_word && let Some(len) = raw_string(rest) {
-        return (Kind::Literal, len);
-    }
-    match rest[0] {
-        b'"' => (Kind::Literal, quoted(rest, b'"')),
-        // A lifetime has no closing quote two or more bytes on; a character literal does.
-        b'\'' if rest.get(1) == Some(&b'\\') || rest.get(2) == Some(&b'\'') => {
-            (Kind::Literal, quoted(rest, b'\''))
-        }
-        _ => (Kind::Code, 1),
-    }
-}
-
-fn block_comment(rest: &[u8]) -> usize {
-    let (mut depth, mut at) = (0_usize, 0);
-    while at < rest.len() {
-        if rest[at..].starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else if rest[at..].starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
-            }
-        } else {
-            at += 1;
-        }
-    }
-    rest.len()
-}
-
-fn raw_string(rest: &[u8]) -> Option<usize> {
-    let start = if rest.starts_with(b"br") { 2 } else { usize::from(rest[0] == b'r') };
-    if start == 0 {
-        return None;
-    }
-    let hashes = rest[start..].iter().take_while(|&&b| b == b'#').count();
-    if rest.get(start + hashes) != Some(&b'"') {
-        return None;
-    }
-    let mut closing = vec![b'"'];
-    closing.resize(hashes + 1, b'#');
-    let body = start + hashes + 1;
-    let end = rest[body..].windows(closing.len()).position(|window| window == closing);
-    Some(end.map_or(rest.len(), |end| body + end + closing.len()))
-}
-
-fn quoted(rest: &[u8], quote: u8) -> usize {
-    let mut at = 1;
-    while at < rest.len() {
-        match rest[at] {
-            b'\\' => at += 2,
-            byte if byte == quote => return at + 1,
-            _ => at += 1,
-        }
-    }
-    rest.len()
 }
 
 #[cfg(test)]
