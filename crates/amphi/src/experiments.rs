@@ -1,10 +1,12 @@
 //! `amphi bench run` for what runs in virtual time: the paper's figures and single workloads.
 
+mod shown;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use amphi_benchlab::experiment::lab::{self, Progress};
+use amphi_benchlab::experiment::lab;
 use amphi_benchlab::experiment::state::State;
 use amphi_benchlab::experiment::{
     Definition, EXPERIMENTS, LoadedDevices, System, Variation, Wishes, cell, experiment, guard, replay, run,
@@ -17,7 +19,8 @@ use amphi_benchlab::ycsb;
 use amphi_rt::time;
 use amphi_trace::Trace;
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressDrawTarget;
+use shown::{CellBar, print_figure, print_result};
 use signal_hook::consts::TERM_SIGNALS;
 
 /// The workload that is a recorded trace.
@@ -225,7 +228,7 @@ pub fn run(name: &str, threads: Option<usize>, json: Option<&Path>, options: &Op
         let figure = figure(&definition, &wishes, &mut state)?;
         let to_stdout = json.is_some_and(|file| file.as_os_str() == "-");
         if !to_stdout {
-            print(&figure);
+            print_figure(&figure);
         }
         if let Some(file) = &options.html {
             write_text(file, &html::page(&figure.title, std::slice::from_ref(&figure)))?;
@@ -255,75 +258,8 @@ pub fn figure(definition: &Definition, wishes: &Wishes, state: &mut State) -> Re
     let bar = CellBar::on(ProgressDrawTarget::stderr(), &definition.name)?;
     let proceed = || !ended.load(Ordering::Relaxed);
     let figure = lab::run(definition, wishes, state, &proceed, &|progress| bar.show(progress))?;
-    bar.0.finish_and_clear();
+    bar.finish();
     figure.context("interrupted; the same command goes on where this one stopped")
-}
-
-/// How far an experiment is: cells finished, time gone and time left.
-struct CellBar(ProgressBar);
-
-impl CellBar {
-    fn on(target: ProgressDrawTarget, name: &str) -> Result<Self> {
-        let bar = ProgressBar::with_draw_target(Some(0), target);
-        let style = "{prefix} [{bar:30}] {pos}/{len} cells, {elapsed} gone, about {eta} left  {msg}";
-        bar.set_style(ProgressStyle::with_template(style)?.progress_chars("=> "));
-        bar.set_prefix(name.to_owned());
-        Ok(Self(bar))
-    }
-
-    fn show(&self, progress: Progress<'_>) {
-        match progress {
-            Progress::Begun { cells, finished } => {
-                self.0.set_length(cells as u64);
-                if finished > 0 {
-                    self.0.set_message(format!("({finished} finished before)"));
-                }
-                self.0.tick();
-            }
-            Progress::Done(cell) => {
-                self.0.set_message(format!("{} on {}", cell.workload, cell.system.title()));
-                self.0.inc(1);
-            }
-        }
-    }
-}
-
-/// Prints a figure as a table: ours, the paper's, the ratio.
-fn print(figure: &Figure) {
-    println!(
-        "{}: {}\n{}\nClaim ({}): {}",
-        figure.name, figure.title, figure.question, figure.claim_row, figure.claim
-    );
-    println!("Scale {}, seed {}.\n", figure.scale, figure.seed);
-    let unit = if figure.unit.is_empty() { "x" } else { &figure.unit };
-    println!("{:<44} {:<34} {:>12} {:>10} {:>7}", "", "", format!("ours, {unit}"), "paper", "ratio");
-    for group in &figure.groups {
-        for bar in &group.bars {
-            let shown = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
-            println!(
-                "{:<44} {:<34} {:>12.3} {:>10} {:>7}{}",
-                group.label,
-                bar.series,
-                bar.ours,
-                shown(bar.published),
-                shown(bar.ratio()),
-                if bar.differs() { " *" } else { "" },
-            );
-        }
-    }
-    for refused in &figure.refused {
-        println!("\nno result: {}: {}", refused.place, refused.why);
-    }
-    if !figure.differences.is_empty() {
-        println!("\n* more than a fifth off; what decides:");
-    }
-    for difference in &figure.differences {
-        let of = difference.ratio.map(|ratio| format!(" ({ratio:.2} of the published)")).unwrap_or_default();
-        println!("  {}{of}: {}", difference.place, difference.why);
-    }
-    for place in figure.unexplained() {
-        println!("  {place}: not explained");
-    }
 }
 
 /// All of `--change` together.
@@ -388,39 +324,6 @@ fn replay(file: &Path, json: Option<&Path>, options: &Options) -> Result<()> {
     write_json(json, &serde_json::to_value(&result)?)
 }
 
-/// Prints throughput, latencies and traffic; `seconds` says of which kind its seconds are.
-fn print_result(what: &str, seconds: &str, result: &cell::CellResult) {
-    println!(
-        "{what}: {} operations in {:.3} {seconds}, {:.0} a second",
-        result.operations,
-        result.elapsed_ns as f64 / 1e9,
-        result.operations_per_second(),
-    );
-    println!("{:<14} {:>10} {:>10} {:>10} {:>10} {:>10}  us", "", "count", "mean", "p50", "p99", "p99.9");
-    for of in &result.latencies {
-        let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
-        println!(
-            "{:<14} {:>10} {:>10.1} {:>10} {:>10} {:>10}",
-            of.operation,
-            of.count,
-            of.mean_ns / 1e3,
-            us(of.p50_ns),
-            us(of.p99_ns),
-            us(of.p999_ns)
-        );
-    }
-    let counters = &result.counters;
-    println!(
-        "host wrote {} KB, read {} KB; flash written {} KB, read {} KB; {} flushes, {} commits",
-        counters.bytes("write", |_| true) >> 10,
-        counters.bytes("read", |_| true) >> 10,
-        counters.flash_written() >> 10,
-        counters.flash_read() >> 10,
-        counters.flushes,
-        counters.commits,
-    );
-}
-
 fn write_json(json: Option<&Path>, value: &serde_json::Value) -> Result<()> {
     let Some(file) = json else { return Ok(()) };
     let text = serde_json::to_string_pretty(value)? + "\n";
@@ -480,9 +383,7 @@ fn seconds_since(begun_ns: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use amphi_benchlab::experiment::cells;
     use amphi_benchlab::figure::{Ablated, Bar, Detail, Explanation, Group, Latency, Refused, SCHEMA};
-    use indicatif::InMemoryTerm;
 
     use super::*;
     use crate::documented_fields;
@@ -551,29 +452,6 @@ mod tests {
         assert_eq!(drawn.matches("<h2 class=\"chapter\"").count(), 2);
         std::fs::write(directory.path().join("fig6.json"), "{}").unwrap();
         assert!(draw().unwrap_err().to_string().contains("fig6.json is no figure"));
-    }
-
-    #[test]
-    fn a_terminal_sees_how_many_cells_are_finished_and_how_long_the_rest_may_take() {
-        let terminal = InMemoryTerm::new(5, 160);
-        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
-        let bar = CellBar::on(target, "fig6").unwrap();
-        bar.show(Progress::Begun { cells: 8, finished: 4 });
-        let seen = terminal.contents();
-        assert!(seen.contains("fig6") && seen.contains("0/8 cells") && seen.contains("(4 finished before)"));
-        let cell = cells(&experiment("fig6").unwrap(), &Wishes::default()).remove(0);
-        for _ in 0..6 {
-            time::sleep_ns(700_000_000);
-            bar.show(Progress::Done(&cell));
-        }
-        bar.0.force_draw();
-        let seen = terminal.contents();
-        let left = seen.split("about ").nth(1).and_then(|rest| rest.split(" left").next());
-        assert!(seen.contains("6/8 cells, ") && seen.contains("on "), "{seen}");
-        assert!(
-            left.is_some_and(|left| left.ends_with('s') && left != "0s"),
-            "two cells of 0.7 s or more are left: {seen}"
-        );
     }
 
     #[test]
