@@ -9,19 +9,19 @@ const FLASH: &str = "flash traffic, Ext4-like ÷ ByteFS";
 const SLOW_FLASH: [&str; 3] = ["varmail, 80/800 us", "oltp-sync, 80/800 us", "fileserver, 80/800 us"];
 
 /// A result: experiment, group, series.
-type Place = (&'static str, &'static str, &'static str);
+type Place<'a> = (&'a str, &'a str, &'a str);
 
 /// The same series of several groups.
-fn of(experiment: &'static str, groups: &[&'static str], series: &'static str) -> Vec<Place> {
+fn of(experiment: &'static str, groups: &[&'static str], series: &'static str) -> Vec<Place<'static>> {
     groups.iter().map(|group| (experiment, *group, series)).collect()
 }
 
 /// The two variants of figure 12, group by group.
-fn of_both(groups: &[&'static str]) -> Vec<Place> {
+fn of_both(groups: &[&'static str]) -> Vec<Place<'static>> {
     groups.iter().flat_map(|group| [("fig12", *group, "ByteFS-Log"), ("fig12", *group, "ByteFS")]).collect()
 }
 
-fn stored((experiment, group, series): Place) -> f64 {
+fn stored((experiment, group, series): Place<'_>) -> f64 {
     let path = format!("{}/../../docs/results/{experiment}.json", env!("CARGO_MANIFEST_DIR"));
     let figure: Figure = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let group = figure.groups.iter().find(|found| found.label == group).unwrap();
@@ -51,13 +51,17 @@ fn quoted(text: &str) -> Vec<String> {
     words.map(|word| word.trim_end_matches('.')).filter(number).map(str::to_owned).collect()
 }
 
-/// Holds the last cell of the row that begins so against what is stored.
-fn check(document: &str, row: &str, places: &[Place]) {
+/// The cells of a document's row behind its first one.
+fn cells(document: &str, row: &str) -> Vec<String> {
     let path = format!("{}/../../docs/{document}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
-    let line = text.lines().find(|line| line.starts_with(&format!("| {row} |")));
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("| {row} |")));
     let line = line.unwrap_or_else(|| panic!("docs/{document} has no row of {row}"));
-    let said = quoted(line.trim_end_matches([' ', '|']).rsplit('|').next().unwrap());
+    line.trim_end_matches([' ', '|']).split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+/// Holds numbers that a row of a document says against what is stored.
+fn hold(document: &str, row: &str, said: &[String], places: &[Place<'_>]) {
     assert_eq!(said.len(), places.len(), "docs/{document}, {row}: {said:?} are to be {places:?}");
     for (word, place) in said.iter().zip(places) {
         let decimals = word.split_once('.').map_or(0, |(_, decimals)| decimals.len());
@@ -65,6 +69,11 @@ fn check(document: &str, row: &str, places: &[Place]) {
         let off = (word.parse::<f64>().unwrap() - value).abs();
         assert!(off <= half + 1e-9, "docs/{document}, {row}: {word} is said of {place:?}, {value} is stored");
     }
+}
+
+/// Holds the last cell of the row that begins so against what is stored.
+fn check(document: &str, row: &str, places: &[Place<'_>]) {
+    hold(document, row, &quoted(cells(document, row).last().unwrap()), places);
 }
 
 #[test]
@@ -222,6 +231,115 @@ fn figures_of_augefs_are_quoted_as_they_are_stored() {
         ),
     ] {
         check("papers.md", row, places);
+    }
+}
+
+/// Holds the table of a document whose head begins so: `place` says of a row and of a column, from 0, which
+/// value that cell has.
+fn check_table(document: &str, head: &str, place: impl Fn(&str, usize) -> Option<(String, String, String)>) {
+    let path = format!("{}/../../docs/measurements/{document}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut rows = text.lines().skip_while(|line| !line.starts_with(head)).skip(2);
+    let mut held = 0;
+    for line in rows.by_ref().take_while(|line| line.starts_with('|')) {
+        let mut cells = line.trim_matches(['|', ' ']).split('|').map(str::trim);
+        let row = cells.next().unwrap();
+        for (column, cell) in cells.enumerate() {
+            if let Some((experiment, group, series)) = place(row, column) {
+                hold(
+                    document,
+                    &format!("{row}, column {column}"),
+                    &quoted(cell),
+                    &[(&experiment, &group, &series)],
+                );
+                held += 1;
+            }
+        }
+    }
+    assert!(held > 0, "docs/measurements/{document} has no table that begins with {head}");
+}
+
+/// A value's experiment, group and series.
+fn at(experiment: &str, group: String, series: Option<&&str>) -> Option<(String, String, String)> {
+    Some((experiment.to_owned(), group, (*series?).to_owned()))
+}
+
+#[test]
+fn tables_of_bytefs_and_augefs_are_as_stored() {
+    check_table("figures.md", "| | NOVA-like | PMFS-like | ByteFS |", |row, column| {
+        let series = ["NOVA-like", "PMFS-like", "ByteFS"];
+        at("fig6", row.to_owned(), series.get(column).filter(|_| !row.starts_with("YCSB")))
+    });
+    check_table("bytefs-figures.md", "| | durable on return | grouped |", |row, column| {
+        at("fig6-grouped", row.to_owned(), ["ByteFS", "ByteFS grouped"].get(column))
+    });
+    check_table("augefs-figures.md", "| | F2FS-like | ByteFS | AugeFS-roc | AugeFS |", |row, column| {
+        let group = if row == "average over all" { "average".to_owned() } else { format!("names-{row}") };
+        at("augefs-fig9", group, ["F2FS-like", "ByteFS", "AugeFS-roc", "AugeFS"].get(column))
+    });
+    check_table("augefs-figures.md", "| | F2FS-like | AugeFS-syn | AugeFS |", |row, column| {
+        let series = ["F2FS-like", "AugeFS-syn", "AugeFS"];
+        at("augefs-fig10", row.to_owned(), series.get(column).filter(|_| !row.starts_with("reads")))
+    });
+    check_table("augefs-figures.md", "| | F2FS-like | ByteFS | AugeFS | AugeFS as", |row, column| {
+        at("augefs-fig11", row.to_owned(), ["F2FS-like", "ByteFS", "AugeFS"].get(column))
+    });
+}
+
+#[test]
+fn tables_of_romefs_and_devfs_are_as_stored() {
+    let kinds = ["Ext4-like DJ", "Ext4-like", "F2FS-like"];
+    check_table("romefs-figures.md", "| bytes | data=journal, 1:5", |row, column| {
+        let memory = if column < kinds.len() { "1:5" } else { "1:10" };
+        at("romefs-fig6", format!("{row}, {memory}"), kinds.get(column % kinds.len()))
+    });
+    check_table("romefs-figures.md", "| bytes | ext4-like, 1:5", |row, column| {
+        let memory = if column % 2 == 0 { "1:5" } else { "1:10" };
+        at("romefs-fig8", format!("{row}, {memory}"), kinds.get(1 + column / 2))
+    });
+    check_table("romefs-figures.md", "| threads | data=journal", |row, column| {
+        let group = format!("0 to 1 MB, {row} thread{}", if row == "1" { "" } else { "s" });
+        match column {
+            3 => at("romefs-fig9-nova", group, Some(&"NOVA-like")),
+            _ => at("romefs-fig9", group, kinds.get(column)),
+        }
+    });
+    check_table("romefs-figures.md", "| | data=journal | ordered | F2FS-like | the paper", |row, column| {
+        at("romefs-fig11", row.to_owned(), kinds.get(column))
+    });
+    check_table("devfs-figures.md", "| | NOVA-like | PMFS-like | +cap | +cap +direct |", |row, column| {
+        let series = ["NOVA-like", "PMFS-like", "DevFS +cap", "DevFS"];
+        at("devfs-fig6", row.to_owned(), series.get(column).filter(|_| row.starts_with("write")))
+    });
+}
+
+#[test]
+fn the_table_of_designs_is_as_stored() {
+    let series = ["ByteFS", "RomeFS", "AugeFS", "DevFS", "F2FS-like", "NOVA-like", "PMFS-like"];
+    for (row, group) in [
+        ("create, with fsync", "create-sync"),
+        ("delete", "delete"),
+        ("mkdir", "mkdir"),
+        ("overwrite 64 B, with fsync", "overwrite 64 B"),
+        ("overwrite 1 KB, with fsync", "overwrite 1 KB"),
+        ("overwrite 4 KB, aligned, with fsync", "overwrite 4 KB, aligned"),
+        ("overwrite 4 KB, with fsync", "overwrite 4 KB"),
+        ("overwrite 64 KB, aligned, with fsync", "overwrite 64 KB, aligned"),
+        ("overwrite 64 KB, with fsync", "overwrite 64 KB"),
+        ("overwrite 1 MB, with fsync", "overwrite 1 MB"),
+        ("varmail", "varmail"),
+        ("webproxy", "webproxy"),
+        ("fileserver", "fileserver"),
+        ("oltp-sync", "oltp-sync"),
+    ] {
+        let said: Vec<String> =
+            cells("designs.md", row).iter().map(|cell| cell.trim_matches('*').to_owned()).collect();
+        hold("designs.md", row, &said, &series.map(|series| ("designs", group, series)));
+        let best = said.iter().map(|cell| cell.parse::<f64>().unwrap()).fold(0.0, f64::max);
+        let bold = cells("designs.md", row).iter().position(|cell| cell.starts_with("**"));
+        let is_best = |place: usize| said[place].parse::<f64>().unwrap() >= best;
+        assert_eq!(bold.is_some(), best > 1.0, "docs/designs.md, {row}: which one is bold");
+        assert!(bold.is_none_or(is_best), "docs/designs.md, {row}: the bold one is not the fastest");
     }
 }
 
