@@ -94,6 +94,7 @@ impl Core {
                     let ready = cache.load_cached(Some(from), lpa, offset, part)?;
                     done = done.max(ready);
                     missed += u64::from(ready > from);
+                    // What comes behind so many misses is asked for when these have come.
                     if at_once > 0 && missed == at_once {
                         (missed, from) = (0, done);
                     }
