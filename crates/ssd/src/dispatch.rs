@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::format::{Mapping, PAGE};
 use crate::log::Log;
 use crate::memory;
+use crate::page_cache::FlashRead;
 use crate::personality::Personality;
 use crate::power::Loss;
 use crate::stats::{Cause, Counter, Stats};
@@ -84,21 +85,13 @@ impl Core {
     /// A flash page cannot be read.
     pub(crate) fn load_bytes(&self, start: u64, at: u64, into: &mut [u8]) -> Result<u64> {
         match &self.personality {
-            Personality::Log(log) => {
-                in_pages(start, at, into, |lpa, offset, part| log.load_logged(start, lpa, offset, part))
-            }
+            Personality::Log(log) => in_pages(start, 0, at, into, |from, lpa, offset, part| {
+                log.load_logged(from, lpa, offset, part)
+            }),
             Personality::PageCache(cache) => {
-                let (at_once, mut missed, mut from, mut done) =
-                    (self.profile.firmware.fill_at_once, 0, start, start);
-                in_pages(start, at, into, |lpa, offset, part| {
-                    let ready = cache.load_cached(Some(from), lpa, offset, part)?;
-                    done = done.max(ready);
-                    missed += u64::from(ready > from);
-                    // What comes behind so many misses is asked for when these have come.
-                    if at_once > 0 && missed == at_once {
-                        (missed, from) = (0, done);
-                    }
-                    Ok(ready)
+                let at_once = self.profile.firmware.fill_at_once;
+                in_pages(start, at_once, at, into, |from, lpa, offset, part| {
+                    cache.load_cached(FlashRead::From(from), lpa, offset, part)
                 })
             }
             Personality::Memory(memory) => {
@@ -172,7 +165,7 @@ impl Core {
     pub(crate) fn read_page(&self, lpa: u64, into: &mut [u8]) -> Result<()> {
         match &self.personality {
             Personality::Log(log) => log.read_merged(lpa, into),
-            Personality::PageCache(cache) => cache.load_cached(None, lpa, 0, into).map(|_| ()),
+            Personality::PageCache(cache) => cache.load_cached(FlashRead::Booked, lpa, 0, into).map(|_| ()),
             Personality::Memory(_) | Personality::BaBuffer(_) => memory::read_page(self, lpa, into),
         }
     }
@@ -378,19 +371,26 @@ const fn torn<'a>(lpa: u64, (offset, data): (usize, &'a [u8])) -> Store<'a> {
     Store { at: lpa * PAGE + offset as u64, data, tx: 0, tag: Structure::Other }
 }
 
-/// Loads bytes page by page. Answers when the last of them is there.
+/// Loads bytes page by page, each from a moment on. Behind `at_once` pages that have to come the next ones
+/// are asked for when these are there; 0: at once, too. Answers when all are there.
 fn in_pages(
     start: u64,
+    at_once: u64,
     at: u64,
     into: &mut [u8],
-    mut load: impl FnMut(u64, usize, &mut [u8]) -> Result<u64>,
+    load: impl Fn(u64, u64, usize, &mut [u8]) -> Result<u64>,
 ) -> Result<u64> {
-    let mut done = start;
+    let (mut from, mut missing, mut done) = (start, 0, start);
     let (mut at_byte, mut rest) = (at, into);
     while !rest.is_empty() {
         let offset = (at_byte % PAGE) as usize;
         let (part, after) = rest.split_at_mut((PAGE_BYTES - offset).min(rest.len()));
-        done = done.max(load(at_byte / PAGE, offset, part)?);
+        let ready = load(from, at_byte / PAGE, offset, part)?;
+        done = done.max(ready);
+        missing += u64::from(ready > from);
+        if at_once > 0 && missing == at_once {
+            (from, missing) = (done, 0);
+        }
         at_byte += part.len() as u64;
         rest = after;
     }

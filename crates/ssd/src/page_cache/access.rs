@@ -11,19 +11,29 @@ use crate::page_cache::frames::State;
 use crate::stats::{Cause, Counter, Path};
 use crate::store::Store;
 
+/// When flash begins to read a page that is not cached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FlashRead {
+    /// When it turns out to be needed.
+    Now,
+    /// At this moment, ns.
+    From(u64),
+    /// A command has booked its time.
+    Booked,
+}
+
 impl PageCache {
     /// Brings a page into the cache and answers its frame's number, with the page's partition locked for
     /// writing by `then`.
     ///
-    /// With `whole`, the caller replaces all of the page, and flash is not read. Otherwise it is read from
-    /// `from` on, or, with `None`, when a command that has booked its time says.
+    /// With `whole`, the caller replaces all of the page, and flash is not read.
     ///
     /// # Errors
     /// The flash page cannot be read, no frame can be emptied, or power was lost.
     pub(crate) fn with_cached<T>(
         &self,
         lpa: u64,
-        (whole, from): (bool, Option<u64>),
+        (whole, flash): (bool, FlashRead),
         then: impl FnOnce(&Partition, u32) -> Result<T>,
     ) -> Result<(T, u64)> {
         let (partition, _) = self.partition(lpa);
@@ -52,7 +62,13 @@ impl PageCache {
                 }
                 if let Mapping::At(at) = self.mapping(lpa) {
                     self.count().flash_read(Cause::Host, 1);
-                    if let Some(from) = from.filter(|_| !self.timing.is_free()) {
+                    let from = match flash {
+                        _ if self.timing.is_free() => None,
+                        FlashRead::Now => Some(self.timing.now()),
+                        FlashRead::From(from) => Some(from),
+                        FlashRead::Booked => None,
+                    };
+                    if let Some(from) = from {
                         let read = self.time_page_read(Cause::Host, from, at);
                         ready_at = ready_at.max(self.timing.fill(read, 1));
                     }
@@ -111,24 +127,22 @@ impl PageCache {
     /// As for [`with_cached`](Self::with_cached).
     pub(crate) fn store_cached(&self, store: &Store<'_>) -> Result<u64> {
         let whole = store.data.len() as u64 == PAGE;
-        let ((), ready_at) =
-            self.with_cached(store.lpa(), (whole, Some(self.timing.now())), |_, frame| {
-                self.make_dirty(frame, store.lpa())?;
-                self.image.store_words(self.layout.cache_frame(frame) + store.offset() as u64, store.data);
-                Ok(())
-            })?;
+        let ((), ready_at) = self.with_cached(store.lpa(), (whole, FlashRead::Now), |_, frame| {
+            self.make_dirty(frame, store.lpa())?;
+            self.image.store_words(self.layout.cache_frame(frame) + store.offset() as u64, store.data);
+            Ok(())
+        })?;
         self.count().transfer(Path::ByteWrite, store.tag, store.data.len() as u64);
         Ok(ready_at)
     }
 
-    /// Reads bytes of one page through the cache. `from` is as for [`with_cached`](Self::with_cached).
-    /// Answers when the page has come.
+    /// Reads bytes of one page through the cache. Answers when the page has come.
     ///
     /// # Errors
     /// As for [`with_cached`](Self::with_cached).
     pub(crate) fn load_cached(
         &self,
-        from: Option<u64>,
+        flash: FlashRead,
         lpa: u64,
         offset: usize,
         into: &mut [u8],
@@ -143,7 +157,7 @@ impl PageCache {
                 return Ok(self.frames.frame(frame).ready_at());
             }
         }
-        let ((), ready_at) = self.with_cached(lpa, (false, from), |_, frame| {
+        let ((), ready_at) = self.with_cached(lpa, (false, flash), |_, frame| {
             self.image.read(self.layout.cache_frame(frame) + offset as u64, into);
             Ok(())
         })?;

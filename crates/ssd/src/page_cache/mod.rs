@@ -20,6 +20,7 @@ use std::sync::{Arc, Weak};
 
 use crate::media::Media;
 use crate::worker::Bell;
+pub(crate) use access::FlashRead;
 use frames::Frames;
 
 /// The cache while there is power, on its media.
