@@ -51,10 +51,13 @@ fn quoted(text: &str) -> Vec<String> {
     words.map(|word| word.trim_end_matches('.')).filter(number).map(str::to_owned).collect()
 }
 
+fn text_of(document: &str) -> String {
+    std::fs::read_to_string(format!("{}/../../docs/{document}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
 /// The cells of a document's row behind its first one.
 fn cells(document: &str, row: &str) -> Vec<String> {
-    let path = format!("{}/../../docs/{document}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = text_of(document);
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("| {row} |")));
     let line = line.unwrap_or_else(|| panic!("docs/{document} has no row of {row}"));
     line.trim_end_matches([' ', '|']).split('|').map(|cell| cell.trim().to_owned()).collect()
@@ -237,8 +240,7 @@ fn figures_of_augefs_are_quoted_as_they_are_stored() {
 /// Holds the table of a document whose head begins so: `place` says of a row and of a column, from 0, which
 /// value that cell has.
 fn check_table(document: &str, head: &str, place: impl Fn(&str, usize) -> Option<(String, String, String)>) {
-    let path = format!("{}/../../docs/measurements/{document}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = text_of(document);
     let mut rows = text.lines().skip_while(|line| !line.starts_with(head)).skip(2);
     let mut held = 0;
     for line in rows.by_ref().take_while(|line| line.starts_with('|')) {
@@ -256,7 +258,7 @@ fn check_table(document: &str, head: &str, place: impl Fn(&str, usize) -> Option
             }
         }
     }
-    assert!(held > 0, "docs/measurements/{document} has no table that begins with {head}");
+    assert!(held > 0, "docs/{document} has no table that begins with {head}");
 }
 
 /// A value's experiment, group and series.
@@ -266,51 +268,63 @@ fn at(experiment: &str, group: String, series: Option<&&str>) -> Option<(String,
 
 #[test]
 fn tables_of_bytefs_and_augefs_are_as_stored() {
-    check_table("figures.md", "| | NOVA-like | PMFS-like | ByteFS |", |row, column| {
+    check_table("measurements/figures.md", "| | NOVA-like | PMFS-like | ByteFS |", |row, column| {
         let series = ["NOVA-like", "PMFS-like", "ByteFS"];
         at("fig6", row.to_owned(), series.get(column).filter(|_| !row.starts_with("YCSB")))
     });
-    check_table("bytefs-figures.md", "| | durable on return | grouped |", |row, column| {
+    check_table("measurements/bytefs-figures.md", "| | durable on return | grouped |", |row, column| {
         at("fig6-grouped", row.to_owned(), ["ByteFS", "ByteFS grouped"].get(column))
     });
-    check_table("augefs-figures.md", "| | F2FS-like | ByteFS | AugeFS-roc | AugeFS |", |row, column| {
-        let group = if row == "average over all" { "average".to_owned() } else { format!("names-{row}") };
-        at("augefs-fig9", group, ["F2FS-like", "ByteFS", "AugeFS-roc", "AugeFS"].get(column))
-    });
-    check_table("augefs-figures.md", "| | F2FS-like | AugeFS-syn | AugeFS |", |row, column| {
+    check_table(
+        "measurements/augefs-figures.md",
+        "| | F2FS-like | ByteFS | AugeFS-roc | AugeFS |",
+        |row, column| {
+            let group = if row == "average over all" { "average".to_owned() } else { format!("names-{row}") };
+            at("augefs-fig9", group, ["F2FS-like", "ByteFS", "AugeFS-roc", "AugeFS"].get(column))
+        },
+    );
+    check_table("measurements/augefs-figures.md", "| | F2FS-like | AugeFS-syn | AugeFS |", |row, column| {
         let series = ["F2FS-like", "AugeFS-syn", "AugeFS"];
         at("augefs-fig10", row.to_owned(), series.get(column).filter(|_| !row.starts_with("reads")))
     });
-    check_table("augefs-figures.md", "| | F2FS-like | ByteFS | AugeFS | AugeFS as", |row, column| {
-        at("augefs-fig11", row.to_owned(), ["F2FS-like", "ByteFS", "AugeFS"].get(column))
-    });
+    check_table(
+        "measurements/augefs-figures.md",
+        "| | F2FS-like | ByteFS | AugeFS | AugeFS as",
+        |row, column| at("augefs-fig11", row.to_owned(), ["F2FS-like", "ByteFS", "AugeFS"].get(column)),
+    );
 }
 
 #[test]
 fn tables_of_romefs_and_devfs_are_as_stored() {
     let kinds = ["Ext4-like DJ", "Ext4-like", "F2FS-like"];
-    check_table("romefs-figures.md", "| bytes | data=journal, 1:5", |row, column| {
+    check_table("measurements/romefs-figures.md", "| bytes | data=journal, 1:5", |row, column| {
         let memory = if column < kinds.len() { "1:5" } else { "1:10" };
         at("romefs-fig6", format!("{row}, {memory}"), kinds.get(column % kinds.len()))
     });
-    check_table("romefs-figures.md", "| bytes | ext4-like, 1:5", |row, column| {
+    check_table("measurements/romefs-figures.md", "| bytes | ext4-like, 1:5", |row, column| {
         let memory = if column % 2 == 0 { "1:5" } else { "1:10" };
         at("romefs-fig8", format!("{row}, {memory}"), kinds.get(1 + column / 2))
     });
-    check_table("romefs-figures.md", "| threads | data=journal", |row, column| {
+    check_table("measurements/romefs-figures.md", "| threads | data=journal", |row, column| {
         let group = format!("0 to 1 MB, {row} thread{}", if row == "1" { "" } else { "s" });
         match column {
             3 => at("romefs-fig9-nova", group, Some(&"NOVA-like")),
             _ => at("romefs-fig9", group, kinds.get(column)),
         }
     });
-    check_table("romefs-figures.md", "| | data=journal | ordered | F2FS-like | the paper", |row, column| {
-        at("romefs-fig11", row.to_owned(), kinds.get(column))
-    });
-    check_table("devfs-figures.md", "| | NOVA-like | PMFS-like | +cap | +cap +direct |", |row, column| {
-        let series = ["NOVA-like", "PMFS-like", "DevFS +cap", "DevFS"];
-        at("devfs-fig6", row.to_owned(), series.get(column).filter(|_| row.starts_with("write")))
-    });
+    check_table(
+        "measurements/romefs-figures.md",
+        "| | data=journal | ordered | F2FS-like | the paper",
+        |row, column| at("romefs-fig11", row.to_owned(), kinds.get(column)),
+    );
+    check_table(
+        "measurements/devfs-figures.md",
+        "| | NOVA-like | PMFS-like | +cap | +cap +direct |",
+        |row, column| {
+            let series = ["NOVA-like", "PMFS-like", "DevFS +cap", "DevFS"];
+            at("devfs-fig6", row.to_owned(), series.get(column).filter(|_| row.starts_with("write")))
+        },
+    );
 }
 
 #[test]
@@ -332,11 +346,11 @@ fn the_table_of_designs_is_as_stored() {
         ("fileserver", "fileserver"),
         ("oltp-sync", "oltp-sync"),
     ] {
-        let said: Vec<String> =
-            cells("designs.md", row).iter().map(|cell| cell.trim_matches('*').to_owned()).collect();
+        let cells = cells("designs.md", row);
+        let said: Vec<String> = cells.iter().map(|cell| cell.trim_matches('*').to_owned()).collect();
         hold("designs.md", row, &said, &series.map(|series| ("designs", group, series)));
         let best = said.iter().map(|cell| cell.parse::<f64>().unwrap()).fold(0.0, f64::max);
-        let bold = cells("designs.md", row).iter().position(|cell| cell.starts_with("**"));
+        let bold = cells.iter().position(|cell| cell.starts_with("**"));
         let is_best = |place: usize| said[place].parse::<f64>().unwrap() >= best;
         assert_eq!(bold.is_some(), best > 1.0, "docs/designs.md, {row}: which one is bold");
         assert!(bold.is_none_or(is_best), "docs/designs.md, {row}: the bold one is not the fastest");

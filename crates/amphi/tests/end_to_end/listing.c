@@ -146,6 +146,21 @@ static void begin_listing(void) {
     dots = 0;
 }
 
+// Reads on, and then once more from where it is: what stays comes in the same order.
+static void again(DIR *dir, int changes) {
+    static char ahead[AGAIN_MOST][256];
+    int many = 0, seen = 0;
+    long place = telldir(dir);
+    for (struct dirent *next; many < AGAIN_MOST && (next = readdir(dir));)
+        if (!strncmp(next->d_name, "stay-", 5)) strcpy(ahead[many++], next->d_name);
+    seekdir(dir, place);
+    if (changes && draw(2)) change(4), what = "opendir";
+    for (struct dirent *next; seen < many && (next = readdir(dir));)
+        if (note(next->d_name, next->d_type, next->d_ino) && strcmp(next->d_name, ahead[seen++]))
+            fail(next->d_name, "what comes behind a place that was told", 1, 0);
+    if (seen < many) fail(ahead[seen], "the count behind a place that was told", 0, 1);
+}
+
 // By libc, which may go on from a place that it was told, or from the start.
 static void by_libc(int changes) {
     DIR *dir = opendir(directory);
@@ -161,19 +176,7 @@ static void by_libc(int changes) {
             memset(touched, 0, sizeof touched);
             anew_at = -1;
         }
-        if (at == told_at) {
-            static char ahead[AGAIN_MOST][256];
-            int many = 0, again = 0;
-            long place = telldir(dir);
-            for (struct dirent *next; many < AGAIN_MOST && (next = readdir(dir));)
-                if (!strncmp(next->d_name, "stay-", 5)) strcpy(ahead[many++], next->d_name);
-            seekdir(dir, place);
-            if (changes && draw(2)) change(4), what = "opendir";
-            for (struct dirent *next; again < many && (next = readdir(dir));)
-                if (note(next->d_name, next->d_type, next->d_ino) && strcmp(next->d_name, ahead[again++]))
-                    fail(next->d_name, "what comes behind a place that was told", 1, 0);
-            if (again < many) fail(ahead[again], "the count behind a place that was told", 0, 1);
-        }
+        if (at == told_at) again(dir, changes);
     }
     must(errno ? -1 : 0);
     must(closedir(dir));

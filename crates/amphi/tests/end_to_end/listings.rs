@@ -3,32 +3,13 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use crate::accelerated::library;
-use crate::rig::{self, Rig, amphi_ok, can_mount, is_long, on_each_other, seed};
-use crate::shared;
+use crate::doors;
+use crate::rig::{Rig, is_long, on_each_other, seed};
 
 /// Names that nobody changes: several answers' worth.
 const STAY: usize = 400;
-
-/// A program that lists, with `amphi run` and its options, or without.
-fn start(program: &str, accelerated: Option<&[&str]>) -> Command {
-    let mut command = match accelerated {
-        Some(options) => {
-            let mut command = rig::command(&["run"]);
-            command.args(options).args(["--", "timeout", "120", program]);
-            command
-        }
-        None => {
-            let mut command = Command::new("timeout");
-            command.args(["120", program]);
-            command
-        }
-    };
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
 
 fn list(rig: &Rig, what: &str) {
     let directory = rig.on_mount("d");
@@ -48,63 +29,36 @@ fn list(rig: &Rig, what: &str) {
         let children: Vec<_> = (1..)
             .zip(accelerated)
             .map(|(number, how)| {
-                let mut command = start(&program, how);
-                command
-                    .arg(&directory)
-                    .args([STAY as u64, number, seed * 10 + number, listings].map(|n| n.to_string()));
+                let numbers = [STAY as u64, number, seed * 10 + number, listings].map(|n| n.to_string());
+                let mut command = doors::program(how, &["timeout", "120", &program]);
+                command.arg(&directory).args(numbers).stdout(Stdio::piped()).stderr(Stdio::piped());
                 command.spawn().expect("started")
             })
             .collect();
         for (how, child) in accelerated.iter().zip(children) {
-            let output = child.wait_with_output().expect("ends");
-            let said =
-                [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said).into_owned());
-            assert!(
-                output.status.success(),
-                "{what}, {how:?} of {accelerated:?}, {}: {said:?}\nreplay with: AMPHI_SEED={seed} cargo test \
-                 -p amphi --test end_to_end listings (which program is faster is chance)",
-                output.status
-            );
+            doors::succeeds(child, &format!("{what}, {how:?} of {accelerated:?}"), "listings", seed);
         }
     }
     assert_eq!(fs::read_dir(&directory).expect("opens").count(), STAY);
-    rig.umount();
-    amphi_ok(&["fsck", &rig.image()]);
-}
-
-fn by_queue(file_system: &str) {
-    if !can_mount() {
-        return;
-    }
-    library();
-    let rig = Rig::of(file_system, "1G");
-    rig.mount();
-    list(&rig, file_system);
 }
 
 #[test]
 fn bytefs() {
-    by_queue("bytefs");
+    doors::by_queue("bytefs", list);
 }
 
 #[test]
 fn bytefs_in_a_range() {
-    if !can_mount() {
-        return;
-    }
-    library();
-    let rig = Rig::new("1G");
-    shared::mount(&rig, amphi_front_shared::Protection::Nothing);
-    list(&rig, "bytefs in a range");
+    doors::in_a_range(list);
 }
 
 /// Its device takes the commands itself.
 #[test]
 fn devfs() {
-    by_queue("devfs");
+    doors::by_queue("devfs", list);
 }
 
 #[test]
 fn others() {
-    on_each_other(by_queue);
+    on_each_other(|file_system| doors::by_queue(file_system, list));
 }

@@ -42,6 +42,7 @@ mod crash_lab;
 mod crash_loops;
 mod descriptors;
 mod devfs;
+mod doors;
 mod export;
 mod external_suites;
 mod linked;

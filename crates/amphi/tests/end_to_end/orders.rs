@@ -3,28 +3,20 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use amphi_conformance::random::{Door, Programs};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::accelerated::{Agent, library};
-use crate::rig::{self, Rig, amphi_ok, can_mount, is_long, on_each_other, seed};
-use crate::shared;
+use crate::accelerated::Agent;
+use crate::doors;
+use crate::rig::{Rig, is_long, on_each_other, seed};
 
 /// Nanoseconds from a line to when all start: enough for each to have read it.
 const HEAD_START_NS: i64 = 200_000;
 
 /// A program that calls the mount as it is told, with `amphi run` and its options, or without.
 fn start(rig: &Rig, program: &str, accelerated: Option<&[&str]>) -> Agent {
-    let mut command = match accelerated {
-        Some(options) => {
-            let mut command = rig::command(&["run"]);
-            command.args(options).args(["--", program]);
-            command
-        }
-        None => Command::new(program),
-    };
+    let mut command = doors::program(accelerated, &[program]);
     let mut caller = Agent::spawn(command.arg(rig.mount_point()));
     assert_eq!(caller.said("its start"), "ready");
     caller
@@ -90,22 +82,21 @@ fn calls_have_an_order(rig: &Rig, what: &str) {
     call(rig, what, &[QUICK, REAL, QUICK], rounds);
     call(rig, what, &[QUICK, REAL, None], rounds);
     call(rig, what, &[None, None, None], rounds);
-    rig.umount();
-    amphi_ok(&["fsck", &rig.image()]);
+}
+
+/// Whether this can be tried here.
+fn can_try() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("SKIPPED: needs root, to link by descriptor");
+    }
+    is_root
 }
 
 fn by_queue(file_system: &str) {
-    if !can_mount() {
-        return;
+    if can_try() {
+        doors::by_queue(file_system, calls_have_an_order);
     }
-    if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: needs root, to link by descriptor");
-        return;
-    }
-    library();
-    let rig = Rig::of(file_system, "1G");
-    rig.mount();
-    calls_have_an_order(&rig, file_system);
 }
 
 #[test]
@@ -115,13 +106,9 @@ fn bytefs() {
 
 #[test]
 fn bytefs_in_a_range() {
-    if !can_mount() || !rustix::process::geteuid().is_root() {
-        return;
+    if can_try() {
+        doors::in_a_range(calls_have_an_order);
     }
-    library();
-    let rig = Rig::new("1G");
-    shared::mount(&rig, amphi_front_shared::Protection::Nothing);
-    calls_have_an_order(&rig, "bytefs in a range");
 }
 
 /// Its device takes the commands itself.

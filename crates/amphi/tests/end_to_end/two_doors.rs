@@ -6,9 +6,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::accelerated::library;
-use crate::rig::{Rig, amphi_ok, can_mount, on_each_other, seed};
-use crate::shared;
+use crate::doors;
+use crate::rig::{Rig, on_each_other, seed};
 
 /// Has programs change a mount, each a directory of its own and then all the same one, and says which file
 /// system and seed it was if one sees something old or is refused what POSIX does not refuse.
@@ -20,8 +19,6 @@ fn change(rig: &Rig, what: &str, changes: u64) {
         run(rig, &what, options, [&own, "d1", "d2", "d3"], changes);
         run(rig, &what, options, [&same, "d", "d", "d"], 2 * changes);
     }
-    rig.umount();
-    amphi_ok(&["fsck", &rig.image()]);
 }
 
 /// A program as often as there are directories, at once.
@@ -41,14 +38,7 @@ fn run(rig: &Rig, what: &str, options: &[&str], [program, directories @ ..]: [&s
         })
         .collect();
     for child in children {
-        let output = child.wait_with_output().unwrap();
-        let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said).into_owned());
-        assert!(
-            output.status.success(),
-            "{what}, {program}, {}: {said:?}\nreplay with: AMPHI_SEED={seed} cargo test -p amphi --test \
-             end_to_end two_doors (which program is faster is chance)",
-            output.status
-        );
+        doors::succeeds(child, &format!("{what}, {program}"), "two_doors", seed);
     }
     for directory in &directories {
         if directory.exists() {
@@ -58,13 +48,7 @@ fn run(rig: &Rig, what: &str, options: &[&str], [program, directories @ ..]: [&s
 }
 
 fn changes_show_at_both_doors(file_system: &str, changes: u64) {
-    if !can_mount() {
-        return;
-    }
-    library();
-    let rig = Rig::of(file_system, "1G");
-    rig.mount();
-    change(&rig, file_system, changes);
+    doors::by_queue(file_system, |rig, what| change(rig, what, changes));
 }
 
 #[test]
@@ -74,13 +58,7 @@ fn bytefs() {
 
 #[test]
 fn bytefs_in_a_range() {
-    if !can_mount() {
-        return;
-    }
-    library();
-    let rig = Rig::new("1G");
-    shared::mount(&rig, amphi_front_shared::Protection::Nothing);
-    change(&rig, "bytefs in a range", 3000);
+    doors::in_a_range(|rig, what| change(rig, what, 3000));
 }
 
 /// Its device takes the commands itself.
