@@ -275,12 +275,16 @@ impl Core {
         }
     }
 
-    /// Keeps the log from being cleaned as long as the answer lives.
-    pub(crate) fn hold_cleaning(&self) -> Option<impl Sized> {
+    /// Keeps the log from being cleaned, and cached pages from being written back in the background, as long
+    /// as the answer lives.
+    pub(crate) fn hold_cleaning(&self) -> impl Sized {
+        let (mut cleaning, mut writing_back) = (None, None);
         match &self.personality {
-            Personality::Log(log) => Some(log.cleaning.0.lock()),
-            Personality::PageCache(_) | Personality::Memory(_) | Personality::BaBuffer(_) => None,
+            Personality::Log(log) => cleaning = Some(log.cleaning.0.lock()),
+            Personality::PageCache(cache) => writing_back = Some(cache.writing_back.lock()),
+            Personality::Memory(_) | Personality::BaBuffer(_) => {}
         }
+        (cleaning, writing_back)
     }
 
     /// Power is lost, and what was on its way has been decided: saves volatile memory.

@@ -359,9 +359,6 @@ impl Ssd {
     /// # Errors
     /// There is no memory.
     pub fn fork(&self) -> Result<Self, ImageError> {
-        let _cleaning = self.core.hold_cleaning();
-        let _collecting = self.core.blocks.collecting.lock();
-        let _checkpoints = self.core.checkpoints.hold();
         let mut fork = self.fork_device()?;
         fork.last_shutdown = self.last_shutdown;
         fork.core.stages.take_from(self.core.stages.copy());

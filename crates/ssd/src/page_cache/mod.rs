@@ -18,6 +18,8 @@ mod write_back;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
+use amphi_rt::sync::Mutex;
+
 use crate::media::Media;
 use crate::worker::Bell;
 pub(crate) use access::FlashRead;
@@ -32,6 +34,8 @@ pub(crate) struct PageCache {
     frames: Frames,
     /// Wakes that task.
     pub(crate) bell: Bell,
+    /// Held while that task writes pages back. Before the locks of the media.
+    pub(crate) writing_back: Mutex<()>,
 }
 
 impl Deref for PageCache {
@@ -51,6 +55,7 @@ impl PageCache {
             media: Arc::clone(media),
             frames: Frames::new(&media.layout, write_back_at_percent),
             bell: Bell::default(),
+            writing_back: Mutex::default(),
         })
     }
 

@@ -139,6 +139,7 @@ impl PageCache {
     /// # Errors
     /// As for the pages.
     pub(crate) fn write_back_some(&self) -> Result<()> {
+        let _writing_back = self.writing_back.lock();
         let target = self.frames.dirty_limit - self.frames.dirty_limit / 8;
         let excess = self.frames.dirty().saturating_sub(target) as usize;
         // As many pages as there are dies keep all of them busy; then the writer waits for the flash to catch
