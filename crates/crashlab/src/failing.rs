@@ -13,11 +13,13 @@ use amphi_model::Model;
 use amphi_rt::hash::HashSet;
 use amphi_vfs::{Error, Failure, FileType, Ino};
 
+use crate::difference::difference;
 use crate::judge;
-use crate::oracle::{Legal, Oracle, difference, waver};
+use crate::make;
+use crate::oracle::{Legal, Oracle, waver};
 use crate::rig::{Fault, Next, Rig, Way};
 use crate::run::Run;
-use crate::state::{self, State};
+use crate::state::State;
 use crate::tree::{Node, Tree, Unread};
 use crate::workload::{How, Operation};
 
@@ -290,7 +292,7 @@ impl<'a> Failing<'a> {
         if is_over || self.run.rig.failed().is_some() {
             return Ok(());
         }
-        let made = state::make(self.run.rig.ssd(), &Next::Idle, &self.run.rig.units(), &State::Nothing);
+        let made = make::make(self.run.rig.ssd(), &Next::Idle, &self.run.rig.units(), &State::Nothing);
         let device = made.map_err(|error| format!("the device does not power up: {error:?}"))?;
         let again = Arc::new(Rig::plain(device));
         again.fail(self.run.rig.planned_fault());

@@ -7,7 +7,8 @@ use amphi_device::Lpa;
 use amphi_ssd::Ssd;
 use amphi_vfs::{Cred, FileSystem, FileType, Ino, Name, WriteMode};
 
-use crate::oracle::{Legal, difference};
+use crate::difference::difference;
+use crate::oracle::Legal;
 use crate::rig::Rig;
 use crate::subject::Subject;
 use crate::tree::Tree;

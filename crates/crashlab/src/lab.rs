@@ -11,9 +11,10 @@ use hashbrown::HashSet;
 use crate::id::{CrashId, WorkloadId};
 use crate::judge::{self, Room};
 use crate::known::{self, Known};
+use crate::make::{self, MakeError};
 use crate::oracle::Legal;
 use crate::rig::{Next, Unit, Watcher};
-use crate::state::{self, Bound, MakeError, State};
+use crate::state::{self, Bound, State};
 use crate::subject::Subject;
 
 /// How a workload is looked at.
@@ -252,7 +253,7 @@ impl Lab {
     fn states(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], seed: u64) -> Result<Vec<State>, String> {
         let memory = |error: amphi_ssd::ImageError| format!("the emulator: {error}");
         let mut states = state::subsets(units.len(), &self.bound, seed);
-        let steps = state::command_steps(device, next).map_err(memory)?;
+        let steps = make::command_steps(device, next).map_err(memory)?;
         let midway = if self.bound.recovery == usize::MAX { usize::MAX } else { 4 };
         states.extend(state::spread(steps, midway, seed).into_iter().map(State::Midway));
         if self.bound.cleaning > 0 {
@@ -263,8 +264,8 @@ impl Lab {
                     states.extend(cuts.iter().map(|step| cut_at(*step, true)));
                 }
             };
-            add_cuts(state::cleaning_steps(device).map_err(memory)?, seed >> 3, &State::Cleaning);
-            add_cuts(state::collection_steps(device).map_err(memory)?, seed >> 5, &State::Collecting);
+            add_cuts(make::cleaning_steps(device).map_err(memory)?, seed >> 3, &State::Cleaning);
+            add_cuts(make::collection_steps(device).map_err(memory)?, seed >> 5, &State::Collecting);
         }
         Ok(states)
     }
@@ -357,7 +358,7 @@ impl Lab {
             }
         };
         for state in states {
-            let make = || match state::make(device, next, units, &state) {
+            let make = || match make::make(device, next, units, &state) {
                 Ok(device) => Ok(device),
                 Err(MakeError::NoRoom | MakeError::Ended) => Err(Wrong::NoState),
                 Err(MakeError::Image(error)) => {

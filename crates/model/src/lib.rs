@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod changes;
 mod inode;
 mod limits;
 mod names;

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use crate::format::{Geometry, Header};
+use crate::format::Header;
+use crate::geometry::Geometry;
 use crate::marks::Marks;
 
 /// A mapping of the shared memory, with its geometry.

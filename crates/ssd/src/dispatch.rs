@@ -275,16 +275,16 @@ impl Core {
         }
     }
 
-    /// Keeps the log from being cleaned, and cached pages from being written back in the background, as long
-    /// as the answer lives.
-    pub(crate) fn hold_cleaning(&self) -> impl Sized {
+    /// Keeps background work of the firmware from changing anything as long as the answer lives: cleaning,
+    /// writing cached pages back, garbage collection and checkpoints of the mapping.
+    pub(crate) fn hold_background(&self) -> impl Sized {
         let (mut cleaning, mut writing_back) = (None, None);
         match &self.personality {
             Personality::Log(log) => cleaning = Some(log.cleaning.0.lock()),
             Personality::PageCache(cache) => writing_back = Some(cache.writing_back.lock()),
             Personality::Memory(_) | Personality::BaBuffer(_) => {}
         }
-        (cleaning, writing_back)
+        (cleaning, writing_back, self.blocks.collecting.lock(), self.checkpoints.hold())
     }
 
     /// Power is lost, and what was on its way has been decided: saves volatile memory.

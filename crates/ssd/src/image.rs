@@ -6,13 +6,13 @@
 //! touch which bytes when is the business of the layers above: bytes are written by one task before they are
 //! published (by an atomic word or a lock) and read only after.
 
+mod files;
 mod lineage;
 mod past_caches;
 mod words;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,6 +23,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::ImageError;
 use crate::format::PAGE;
+use files::system;
+pub(crate) use files::{open_file, open_to_read};
 use lineage::Lineage;
 use past_caches::{copy_past_caches, order_copies};
 
@@ -67,14 +69,6 @@ impl Reached {
     }
 }
 
-fn system(action: &'static str, path: &str, cause: &std::io::Error) -> ImageError {
-    match cause.kind() {
-        ErrorKind::StorageFull => ImageError::NoSpace { path: path.to_owned() },
-        ErrorKind::AlreadyExists => ImageError::Exists { path: path.to_owned() },
-        _ => ImageError::System { action, path: path.to_owned(), cause: cause.to_string() },
-    }
-}
-
 impl Image {
     /// Anonymous memory of `bytes` zero bytes; pages take room when they are first touched.
     ///
@@ -112,54 +106,9 @@ impl Image {
     /// It exists, or the system refuses.
     pub(crate) fn create(path: &Path, bytes: u64) -> Result<Self, ImageError> {
         let name = path.display().to_string();
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|cause| system("create", &name, &cause))?;
-        Self::lock(&file, &name)?;
+        let file = files::create(path)?;
         file.set_len(bytes).map_err(|cause| system("extend", &name, &cause))?;
         Self::map(file, name, bytes)
-    }
-
-    /// Opens and locks a file, without mapping it yet.
-    ///
-    /// # Errors
-    /// In use elsewhere, or the system refuses.
-    pub(crate) fn open_file(path: &Path) -> Result<File, ImageError> {
-        let name = path.display().to_string();
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(|cause| system("open", &name, &cause))?;
-        Self::lock(&file, &name)?;
-        Ok(file)
-    }
-
-    /// Opens a file that shall not be changed, and keeps those out who would.
-    ///
-    /// # Errors
-    /// In use elsewhere, or the system refuses.
-    pub(crate) fn open_to_read(path: &Path) -> Result<File, ImageError> {
-        let name = path.display().to_string();
-        let file = File::open(path).map_err(|cause| system("open", &name, &cause))?;
-        Self::lock_by(&file, &name, FlockOperation::NonBlockingLockShared)?;
-        Ok(file)
-    }
-
-    fn lock(file: &File, path: &str) -> Result<(), ImageError> {
-        Self::lock_by(file, path, FlockOperation::NonBlockingLockExclusive)
-    }
-
-    fn lock_by(file: &File, path: &str, how: FlockOperation) -> Result<(), ImageError> {
-        let locked = flock(file, how).map_err(std::io::Error::from);
-        locked.map_err(|cause| match cause.kind() {
-            ErrorKind::WouldBlock => ImageError::InUse { path: path.to_owned() },
-            _ => system("lock", path, &cause),
-        })
     }
 
     /// Maps a file of at least `bytes` bytes.

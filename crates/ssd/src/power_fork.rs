@@ -38,7 +38,10 @@ impl Ssd {
     /// # Errors
     /// There is no memory; the image is damaged.
     pub fn forkable(self) -> Result<Self, ImageError> {
-        let mut image = powerup::copy(self.core())?;
+        let mut image = {
+            let _background = self.core().hold_background();
+            powerup::copy(self.core())?
+        };
         let (options, parts) = (self.options(), self.core().parts());
         drop(self);
         image.found_lineage();
@@ -53,9 +56,7 @@ impl Ssd {
     /// There is no memory; the image is damaged.
     pub fn fork_device(&self) -> Result<Self, ImageError> {
         let core = self.core();
-        let _cleaning = core.hold_cleaning();
-        let _collecting = core.blocks.collecting.lock();
-        let _checkpoints = core.checkpoints.hold();
+        let _background = core.hold_background();
         let image = match core.image.fork() {
             Some(fork) => fork?,
             None => powerup::copy(core)?,

@@ -14,7 +14,7 @@ use crate::format::{
     self, BLOCK_HEADER_BYTES, BlockHeader, COUNTERS_AT, HEADER_AT, Header, Layout, MAGIC, MAX_CAPACITY_PAGES,
     Mapping, OOB_BYTES, Oob, PAGE, PROFILE_AT, PROFILE_MAX, TRIM_RECORDS, TrimRecord, VERSION, control,
 };
-use crate::image::Image;
+use crate::image::{self, Image};
 use crate::info::{Info, Shutdown};
 use crate::log::Log;
 use crate::media::{Media, Partition};
@@ -247,7 +247,7 @@ fn read_head(file: &std::fs::File, path: &Path) -> Result<(Parts, Vec<u8>), Imag
 /// # Errors
 /// In use, not an image, another version, truncated, damaged, or the system refuses.
 pub(crate) fn open(path: &Path) -> Result<(Image, Parts), ImageError> {
-    let file = Image::open_file(path)?;
+    let file = image::open_file(path)?;
     let (parts, _) = read_head(&file, path)?;
     let image = Image::map(file, path.display().to_string(), parts.layout.image_bytes)?;
     Ok((image, parts))
@@ -258,7 +258,7 @@ pub(crate) fn open(path: &Path) -> Result<(Image, Parts), ImageError> {
 /// # Errors
 /// As [`open`].
 pub(crate) fn open_copy(path: &Path) -> Result<(Image, Parts), ImageError> {
-    let file = Image::open_to_read(path)?;
+    let file = image::open_to_read(path)?;
     let (parts, _) = read_head(&file, path)?;
     let image = Image::map_copy(file, path.display().to_string(), parts.layout.image_bytes)?;
     Ok((image, parts))

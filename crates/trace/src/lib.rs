@@ -8,6 +8,7 @@
 pub mod file;
 pub mod operation;
 pub mod recording;
+mod scribe;
 
 pub use file::Trace;
 pub use operation::{How, Operation, Place, XATTR, at, pattern};

@@ -6,8 +6,6 @@
 //! recorded: contents (those of a replay tell who wrote them), who did it, permissions at creation, names and
 //! values of extended attributes. Operations that overlap are recorded in the order in which they returned.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,115 +14,16 @@ use amphi_vfs::{
     AccessTimes, Allocate, Attr, Cred, DirSink, Entry, FileSystem, FileType, Ino, Name, OpenFlags,
     PinnedRange, Promise, Removed, RenameMode, Renamed, Result, Seek, SetAttr, StatFs, WriteMode, XattrMode,
 };
-use hashbrown::HashMap;
 
 use crate::file::BEGUN;
 use crate::operation::{How, Operation, Place};
-
-/// Takes a line of the trace.
-pub type Sink = Box<dyn FnMut(&str) + Send>;
+pub use crate::scribe::Sink;
+use crate::scribe::{Names, Scribe, plain};
 
 /// A file system of whose operations a trace is made.
 pub struct Recording<F> {
     fs: Arc<F>,
     scribe: Mutex<Scribe>,
-}
-
-/// Knows the names and writes.
-struct Scribe {
-    names: Names,
-    sink: Sink,
-}
-
-/// Every name, from both sides: a mount may have a million files, and each operation asks for a path.
-#[derive(Default)]
-struct Names {
-    named: HashMap<(Ino, Vec<u8>), Ino>,
-    /// The names of each file, in order.
-    of: HashMap<Ino, BTreeSet<(Ino, Vec<u8>)>>,
-}
-
-impl Names {
-    fn get(&self, place: &(Ino, Vec<u8>)) -> Option<Ino> {
-        self.named.get(place).copied()
-    }
-
-    /// Of several names any will do; the first in order, so that the same is taken each time.
-    fn first_of(&self, ino: Ino) -> Option<&(Ino, Vec<u8>)> {
-        self.of.get(&ino)?.first()
-    }
-
-    fn insert(&mut self, place: (Ino, Vec<u8>), ino: Ino) {
-        self.remove(&place);
-        self.of.entry(ino).or_default().insert(place.clone());
-        self.named.insert(place, ino);
-    }
-
-    fn remove(&mut self, place: &(Ino, Vec<u8>)) {
-        let Some(ino) = self.named.remove(place) else { return };
-        if let Some(places) = self.of.get_mut(&ino) {
-            places.remove(place);
-            if places.is_empty() {
-                self.of.remove(&ino);
-            }
-        }
-    }
-}
-
-/// A name as a trace can have it: what is not a visible ASCII character becomes `%` and its number.
-fn plain(name: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in name {
-        if byte.is_ascii_graphic() {
-            text.push(char::from(*byte));
-        } else {
-            let _infallible = write!(text, "%{byte:02x}");
-        }
-    }
-    text
-}
-
-impl Scribe {
-    fn path(&self, ino: Ino) -> Option<String> {
-        if ino == Ino::ROOT {
-            return Some(".".to_owned());
-        }
-        let (dir, name) = self.names.first_of(ino)?;
-        self.path_in(*dir, name)
-    }
-
-    fn path_in(&self, dir: Ino, name: &[u8]) -> Option<String> {
-        let parent = self.path(dir)?;
-        Some(if parent == "." { plain(name) } else { format!("{parent}/{}", plain(name)) })
-    }
-
-    fn note(&mut self, operation: &Operation) {
-        (self.sink)(&operation.to_string());
-    }
-
-    /// Notes an operation on a file, unless it has no name any more and will never have one again that
-    /// matters.
-    fn on(&mut self, ino: Ino, operation: impl FnOnce(String) -> Operation) {
-        if let Some(path) = self.path(ino) {
-            self.note(&operation(path));
-        }
-    }
-
-    /// Notes an operation that has given a file a name.
-    fn named(&mut self, dir: Ino, name: &[u8], ino: Ino, operation: impl FnOnce(String) -> Operation) {
-        if let Some(path) = self.path_in(dir, name) {
-            self.note(&operation(path));
-        }
-        self.names.insert((dir, name.to_vec()), ino);
-    }
-
-    /// Notes an operation that has taken a name away.
-    fn unnamed(&mut self, dir: Ino, name: &[u8], operation: impl FnOnce(String) -> Operation) {
-        if let Some(path) = self.path_in(dir, name) {
-            self.note(&operation(path));
-        }
-        self.names.remove(&(dir, name.to_vec()));
-    }
 }
 
 impl<F: FileSystem> Recording<F> {
@@ -163,7 +62,7 @@ impl<F: FileSystem> Recording<F> {
                 fs.forget(attr.ino, 1);
             }
         }
-        if !scribe.names.named.is_empty() {
+        if !scribe.names.is_empty() {
             scribe.note(&Operation::Sync);
             (scribe.sink)(BEGUN);
         }

@@ -25,6 +25,7 @@ pub mod replay;
 pub mod run;
 pub mod state;
 mod system;
+mod traffic;
 mod whole;
 mod wishes;
 

@@ -9,6 +9,7 @@
 
 mod event;
 mod fault;
+mod recording;
 mod window;
 
 use amphi_device::{
@@ -24,89 +25,14 @@ use hashbrown::HashSet;
 pub use event::{Event, Next};
 use fault::{End, Faults};
 pub use fault::{Fault, RECURS, Way};
-
-/// The smallest thing that a crash keeps or drops as a whole but for tearing: a line of a store, or a page of
-/// a block write.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Unit {
-    /// On which port it is on its way.
-    pub port: Port,
-    /// Byte address, on the byte port, or of the block side's pages one after the other.
-    pub at: u64,
-    /// The bytes.
-    pub data: Vec<u8>,
-    /// Transaction of a store.
-    pub tx: Option<TxId>,
-    /// What it serves.
-    pub tag: Structure,
-    /// Bytes, aligned, that are never torn.
-    pub atom: usize,
-    /// Whether it is of a block write that has completed: it is in a volatile write buffer, until a flush
-    /// that begins from now on has ended.
-    pub buffered: bool,
-}
-
-/// A port of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Port {
-    /// Stores.
-    Bytes,
-    /// Block writes.
-    Blocks,
-}
-
-#[derive(Debug)]
-struct Pending {
-    unit: Unit,
-    by: By,
-}
-
-/// On which way a unit is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    Bytes { task: u64, flushed: bool, posted: bool },
-    Block { command: u64 },
-}
+use recording::{By, Pending, Recording};
+pub use recording::{Port, Unit};
 
 /// Looks at the device when it could crash.
 pub trait Watcher: Send + Sync {
     /// The device is about to carry out `next` (nothing: an operation has just returned), `units` are on
     /// their way, oldest first; `events` were recorded so far.
     fn crash_point(&self, device: &Ssd, next: &Next<'_>, units: &[Unit], events: usize);
-}
-
-#[derive(Default)]
-struct Recording {
-    events: Vec<Event>,
-    pending: Vec<Pending>,
-    commands: u64,
-    /// Decides how long a task waits before each command, so that those of others come in between.
-    interleave: Option<Generator>,
-}
-
-impl Recording {
-    /// A block write has completed, which makes it durable or puts it into the write buffer, in which the
-    /// order is that of completion.
-    fn complete(&mut self, number: u64, durable: bool) {
-        let of_command = |pending: &mut Pending| pending.by == By::Block { command: number };
-        let completed: Vec<Pending> = self.pending.extract_if(.., of_command).collect();
-        if !durable {
-            self.pending.extend(
-                completed
-                    .into_iter()
-                    .map(|pending| Pending { unit: Unit { buffered: true, ..pending.unit }, ..pending }),
-            );
-        }
-    }
-
-    /// The block writes that are in the write buffer.
-    fn buffered(&self) -> HashSet<u64> {
-        let commands = self.pending.iter().filter_map(|pending| match pending.by {
-            By::Block { command } if pending.unit.buffered => Some(command),
-            _ => None,
-        });
-        commands.collect()
-    }
 }
 
 /// Longest wait before a command where operations overlap, in ns of virtual time: so long that two tasks

@@ -20,11 +20,8 @@ use amphi_rt::sync::{Mutex, MutexGuard, Padded};
 
 use crate::format::{GROUP_BITS, LINE};
 use crate::space::areas::{Areas, FITS};
-
-const WORDS: usize = LINE / 8;
-
-/// The bits of one group, lowest bit first.
-pub type GroupBits = [u64; WORDS];
+pub use crate::space::group_bits::{GroupBits, Run, change, line};
+use crate::space::group_bits::{first_clear, first_clear_of};
 
 struct Group {
     used: Mutex<GroupBits>,
@@ -49,98 +46,6 @@ impl Group {
         let set = bits.iter().map(|word| word.count_ones()).sum::<u32>();
         set == self.place.fixed && u64::from(set) < GROUP_BITS
     }
-}
-
-/// A run of bits: `start .. start + len`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// First bit.
-    pub start: u64,
-    /// Number of bits, not zero.
-    pub len: u64,
-}
-
-impl Run {
-    /// The parts of the run that lie in one group each, as (group, run).
-    pub fn by_group(self) -> impl Iterator<Item = (usize, Self)> {
-        let mut left = self;
-        std::iter::from_fn(move || {
-            if left.len == 0 {
-                return None;
-            }
-            let group = left.start / GROUP_BITS;
-            let len = left.len.min((group + 1) * GROUP_BITS - left.start);
-            let part = Self { start: left.start, len };
-            left = Self { start: left.start + len, len: left.len - len };
-            Some((group as usize, part))
-        })
-    }
-}
-
-/// Sets or clears `run`, all of which lies in the group that `bits` are. Returns false if a bit already was
-/// so.
-pub fn change(bits: &mut GroupBits, run: Run, set: bool) -> bool {
-    let mut changed = true;
-    let mut bit = run.start % GROUP_BITS;
-    let end = bit + run.len;
-    while bit < end {
-        let word = (bit / 64) as usize;
-        let low = bit % 64;
-        let count = (end - bit).min(64 - low);
-        let mask = (u64::MAX >> (64 - count)) << low;
-        if set {
-            changed &= bits[word] & mask == 0;
-            bits[word] |= mask;
-        } else {
-            changed &= bits[word] & mask == mask;
-            bits[word] &= !mask;
-        }
-        bit += count;
-    }
-    changed
-}
-
-/// The first run of clear bits at or after `from` (< 512) that has at least `least`, at most `want` long;
-/// `None` if there is none.
-fn first_clear_of(bits: &GroupBits, from: u64, least: u64, want: u64) -> Option<(u64, u64)> {
-    let mut from = from;
-    loop {
-        let (start, len) = first_clear(bits, from, want)?;
-        if len >= least {
-            return Some((start, len));
-        }
-        from = start + len;
-    }
-}
-
-/// The first run of clear bits at or after `from` (< 512), at most `want` long; `None` if there is none.
-fn first_clear(bits: &GroupBits, from: u64, want: u64) -> Option<(u64, u64)> {
-    let mut bit = from;
-    while bit < GROUP_BITS {
-        let word = bits[(bit / 64) as usize] >> (bit % 64);
-        let room = 64 - bit % 64;
-        let ones = u64::from(word.trailing_ones()).min(room);
-        if ones == room {
-            bit += room;
-            continue;
-        }
-        bit += ones;
-        break;
-    }
-    if bit >= GROUP_BITS {
-        return None;
-    }
-    let start = bit;
-    while bit < GROUP_BITS && bit - start < want {
-        let word = bits[(bit / 64) as usize] >> (bit % 64);
-        let room = 64 - bit % 64;
-        let zeros = u64::from(word.trailing_zeros()).min(room);
-        bit += zeros;
-        if zeros < room {
-            break;
-        }
-    }
-    Some((start, (bit - start).min(want)))
 }
 
 /// In place of a processor's group before it first allocates.
@@ -168,7 +73,7 @@ impl Bitmap {
         let groups: Box<[Group]> = (0..bits.div_ceil(GROUP_BITS))
             .zip(lines)
             .map(|(g, (place, line))| {
-                let mut disk = [0; WORDS];
+                let mut disk = GroupBits::default();
                 for (word, chunk) in disk.iter_mut().zip(line.as_chunks::<8>().0) {
                     *word = u64::from_le_bytes(*chunk);
                 }
@@ -420,15 +325,6 @@ impl Bitmap {
             change(&mut group.used.lock().clone(), fixed, false)
         })
     }
-}
-
-/// The line to write for `bits`.
-pub fn line(bits: &GroupBits) -> [u8; LINE] {
-    let mut line = [0; LINE];
-    for (chunk, word) in line.as_chunks_mut::<8>().0.iter_mut().zip(bits) {
-        *chunk = word.to_le_bytes();
-    }
-    line
 }
 
 #[cfg(test)]

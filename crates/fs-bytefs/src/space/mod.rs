@@ -3,4 +3,5 @@
 pub mod areas;
 pub mod bitmap;
 pub mod discard;
+pub mod group_bits;
 pub mod orphans;
