@@ -134,21 +134,30 @@ impl PageCache {
         Ok(Some(admitted))
     }
 
-    /// Writes dirty pages back, those used longest ago first, until an eighth fewer are dirty than may be.
+    /// Writes dirty pages back, those used longest ago first, until an eighth fewer are dirty than may be;
+    /// and again if more than may be were made dirty meanwhile.
     ///
     /// # Errors
     /// As for the pages.
     pub(crate) fn write_back_some(&self) -> Result<()> {
         let _writing_back = self.writing_back.lock();
+        // Pages that are stored to faster than they are written stay dirty.
+        while self.write_back_excess()? > 0 && self.frames.dirty() > self.frames.dirty_limit {}
+        Ok(())
+    }
+
+    /// Writes back as many pages as are too many now. Answers how many of them are clean.
+    fn write_back_excess(&self) -> Result<u64> {
         let target = self.frames.dirty_limit - self.frames.dirty_limit / 8;
         let excess = self.frames.dirty().saturating_sub(target) as usize;
         // As many pages as there are dies keep all of them busy; then the writer waits for the flash to catch
         // up.
         let dies = (self.profile.flash.channels * self.profile.flash.ways) as usize;
-        let mut admitted = 0;
+        let (mut admitted, mut clean) = (0, 0);
         for (count, (_, frame)) in self.frames.oldest_dirty(excess).into_iter().enumerate() {
             if let Some(at) = self.write_back(frame, self.frames.frame(frame).lpa())? {
                 admitted = admitted.max(at);
+                clean += 1;
             }
             if (count + 1) % dies == 0 {
                 self.timing.wait(admitted);
@@ -156,6 +165,6 @@ impl PageCache {
             }
         }
         self.timing.wait(admitted);
-        Ok(())
+        Ok(clean)
     }
 }

@@ -150,6 +150,22 @@ fn a_cache_of_dirty_pages_is_written_back_in_the_background() {
     });
 }
 
+/// What was made dirty while pages were written back once stayed so until another page became dirty.
+#[test]
+fn what_is_made_dirty_while_pages_are_written_back_is_written_back_too() {
+    Sim::new(1).run(|| {
+        let ssd = device_that(|profile| profile.firmware.write_back_at_percent = 50);
+        ssd.slow_down_steps(7, 1);
+        for page in 0..24 {
+            ssd.persist(Lpa(page).byte(0), &[1], None, TAG).expect("stores");
+        }
+        assert!(ssd.stats().cache_dirty > FRAMES / 2);
+        amphi_rt::time::sleep_ns(1_000_000_000);
+        let dirty = ssd.stats().cache_dirty;
+        assert!(dirty <= FRAMES / 2, "{dirty} of {FRAMES} pages are dirty");
+    });
+}
+
 #[test]
 fn it_has_no_transactions_and_says_so() {
     let ssd = device();
