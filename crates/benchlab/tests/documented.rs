@@ -63,15 +63,17 @@ fn cells(document: &str, row: &str) -> Vec<String> {
     line.trim_end_matches([' ', '|']).split('|').map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Holds numbers that a row of a document says against what is stored.
+/// Holds numbers that a row of a document says against what is stored, all of them before it says what is off.
 fn hold(document: &str, row: &str, said: &[String], places: &[Place<'_>]) {
     assert_eq!(said.len(), places.len(), "docs/{document}, {row}: {said:?} are to be {places:?}");
-    for (word, place) in said.iter().zip(places) {
+    let wrong = said.iter().zip(places).filter_map(|(word, place)| {
         let decimals = word.split_once('.').map_or(0, |(_, decimals)| decimals.len());
         let (value, half) = (stored(*place), 0.5 * 0.1_f64.powi(decimals as i32));
-        let off = (word.parse::<f64>().unwrap() - value).abs();
-        assert!(off <= half + 1e-9, "docs/{document}, {row}: {word} is said of {place:?}, {value} is stored");
-    }
+        let is_off = (word.parse::<f64>().unwrap() - value).abs() > half + 1e-9;
+        is_off.then(|| format!("{word} is said of {place:?}, {value:.decimals$} is stored"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "docs/{document}, {row}: {}", wrong.join("; "));
 }
 
 /// Holds the last cell of the row that begins so against what is stored.
