@@ -16,7 +16,7 @@ const ENOUGH_PERCENT: u64 = 5;
 
 /// What the task does until it is told to stop.
 pub fn run<D: BlockPort + MemoryArea>(core: &Core<D>) {
-    while core.bell.wait(core.options.checkpoint_interval_ns) {
+    while core.background.wait(core.options.checkpoint_interval_ns).is_some() {
         if core.names.health.writable().is_err() {
             continue;
         }
@@ -35,7 +35,7 @@ fn write_back_until_enough<D: BlockPort + MemoryArea>(core: &Core<D>) {
         return;
     }
     let write = || {
-        while !enough(pool.free()) && !core.bell.is_stopping() {
+        while !enough(pool.free()) && !core.background.is_stopped() {
             if !writeback::write_back_largest(core, BLOCKS_AT_A_TIME).is_ok_and(|written| written > 0) {
                 return;
             }

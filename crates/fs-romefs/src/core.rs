@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, DurabilityContract, Lpa, MemoryArea, PAGE_BYTES};
 use amphi_names::Names;
+use amphi_page_cache::Background;
 use amphi_vfs::{Ino, Result};
 
-use crate::bell::Bell;
 use crate::buffer::Lazy;
 use crate::cache::BlockCache;
 use crate::format::{Layout, Map, SuperState, Superblock};
@@ -58,7 +58,7 @@ pub struct Core<D: BlockPort + MemoryArea + 'static> {
     /// Threads of the block path, if the mount asked for some.
     pub io_threads: IoThreads,
     /// What wakes the background task.
-    pub bell: Bell,
+    pub background: Background,
     /// What happened.
     pub counters: Counters,
 }

@@ -87,7 +87,7 @@ impl<D: BlockPort + MemoryArea + 'static> RomeFs<D> {
 
     fn stop(&mut self) {
         if let Some(background) = self.background.take() {
-            self.core.bell.stop();
+            self.core.background.stop();
             background.join();
         }
     }

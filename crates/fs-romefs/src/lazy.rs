@@ -91,7 +91,9 @@ pub fn write<D: BlockPort + MemoryArea>(
         break;
     }
     let buffered = core.lazy.tally.bytes();
-    core.bell.ring_if(buffered > core.buffer_limit() / 2);
+    if buffered > core.buffer_limit() / 2 {
+        core.background.call();
+    }
     if buffered > core.buffer_limit() {
         flush(core, inode)?;
     }

@@ -10,7 +10,6 @@
 
 mod allocate;
 mod background;
-mod bell;
 mod buffer;
 mod cache;
 mod change;

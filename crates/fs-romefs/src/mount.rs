@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use amphi_device::{BlockPort, BytePortExt, MemoryArea, PAGE_BYTES, Structure};
 use amphi_names::{Names, Store};
+use amphi_page_cache::Background;
 use amphi_vfs::{Ino, Result as VfsResult};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::bell::Bell;
 use crate::buffer::Lazy;
 use crate::cache::BlockCache;
 use crate::core::Core;
@@ -354,7 +354,7 @@ pub fn assemble<D: BlockPort + MemoryArea>(
         lazy: Lazy::default(),
         victims: Victims::default(),
         io_threads: IoThreads::start(device, options.io_threads),
-        bell: Bell::default(),
+        background: Background::default(),
         counters: Counters::default(),
         was_clean,
         options,

@@ -182,7 +182,9 @@ impl<'a, D: BlockPort + MemoryArea> Tx<'a, D> {
         }
         let core = self.core;
         let done = self.commit_by(|core, ops| core.journal.append(&core.meta, ops));
-        core.bell.ring_if(core.journal.is_half_full());
+        if core.journal.is_half_full() {
+            core.background.call();
+        }
         done
     }
 }

@@ -51,7 +51,9 @@ pub fn write<D: BlockPort + MemoryArea>(
     };
     write_held(core, inode, offset, data, Some(cred))?;
     drop(held);
-    core.bell.ring_if(core.wants_background());
+    if core.wants_background() {
+        core.background.call();
+    }
     Ok(Some(data.len()))
 }
 

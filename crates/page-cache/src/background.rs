@@ -44,4 +44,9 @@ impl Background {
         *self.stopped.lock() = true;
         self.wake.notify_all();
     }
+
+    /// Whether it is time to stop.
+    pub fn is_stopped(&self) -> bool {
+        *self.stopped.lock()
+    }
 }
