@@ -63,7 +63,7 @@ fn cells(document: &str, row: &str) -> Vec<String> {
     line.trim_end_matches([' ', '|']).split('|').map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Holds numbers that a row of a document says against what is stored, all of them before it says what is off.
+/// Holds numbers that a row of a document says against what is stored; says all that are off.
 fn hold(document: &str, row: &str, said: &[String], places: &[Place<'_>]) {
     assert_eq!(said.len(), places.len(), "docs/{document}, {row}: {said:?} are to be {places:?}");
     let wrong = said.iter().zip(places).filter_map(|(word, place)| {
