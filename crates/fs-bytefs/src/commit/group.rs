@@ -22,7 +22,7 @@ use crate::commit::tx;
 use crate::format::{LINE, PAGE};
 use crate::options::MetadataMode;
 use crate::planted::{self, Bug};
-use crate::space::bitmap::Run;
+use crate::space::group_bits::Run;
 
 impl<D: BlockPort + WriteLog> Base<D> {
     /// Whether operations on metadata join a group.

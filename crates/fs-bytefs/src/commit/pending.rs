@@ -6,7 +6,7 @@ use amphi_rt::sync::{Mutex, Padded};
 
 use crate::format::{LINE, PAGE};
 use crate::planted::{self, Bug};
-use crate::space::bitmap::Run;
+use crate::space::group_bits::Run;
 
 /// A change of some bytes of one page.
 pub(super) struct Update {

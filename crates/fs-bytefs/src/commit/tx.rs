@@ -21,7 +21,8 @@ use crate::commit::pending::Update;
 use crate::commit::redo;
 use crate::format::{LINE, ORPHANS_PER_LINE};
 use crate::planted::{self, Bug};
-use crate::space::bitmap::{Bitmap, GroupBits, Run, change, line};
+use crate::space::bitmap::Bitmap;
+use crate::space::group_bits::{GroupBits, Run, change, line};
 use crate::space::orphans::SlotLine;
 
 /// One atomic change of the file system under construction.

@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
     use crate::format::NODE_ENTRIES;
-    use crate::space::bitmap::Run;
+    use crate::space::group_bits::Run;
 
     /// The tree as a map from page to block, checking the invariants on the way.
     fn flatten(node: &Node, end: u64, into: &mut BTreeMap<u64, u64>) {

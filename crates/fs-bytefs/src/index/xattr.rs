@@ -12,7 +12,7 @@ use amphi_volume::io_error;
 use crate::base::Base;
 use crate::commit::tx::Tx;
 use crate::format::{LINE, LINES_PER_PAGE, PAGE, XattrHeader};
-use crate::space::bitmap::Run;
+use crate::space::group_bits::Run;
 
 /// What an inode knows of the page of its attributes.
 #[derive(Default)]

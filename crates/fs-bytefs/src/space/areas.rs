@@ -222,7 +222,8 @@ mod tests {
 
     use super::*;
     use crate::format::LINE;
-    use crate::space::bitmap::{Bitmap, GroupPlace, Run};
+    use crate::space::bitmap::{Bitmap, GroupPlace};
+    use crate::space::group_bits::Run;
 
     fn empty(bits: u64) -> Bitmap {
         let place = |group| GroupPlace { at: (group * LINE) as u64, fixed: 0 };

@@ -20,8 +20,7 @@ use amphi_rt::sync::{Mutex, MutexGuard, Padded};
 
 use crate::format::{GROUP_BITS, LINE};
 use crate::space::areas::{Areas, FITS};
-pub use crate::space::group_bits::{GroupBits, Run, change, line};
-use crate::space::group_bits::{first_clear, first_clear_of};
+use crate::space::group_bits::{GroupBits, Run, change, first_clear, first_clear_of};
 
 struct Group {
     used: Mutex<GroupBits>,

@@ -10,7 +10,7 @@ use crate::base::Base;
 use crate::commit::tx::Tx;
 use crate::format::{Extent, LINE, NODE_ENTRIES, NodeHeader, PAGE, UNWRITTEN};
 use crate::planted::{self, Bug};
-use crate::space::bitmap::Run;
+use crate::space::group_bits::Run;
 
 /// One node; the root is in the inode.
 pub(super) struct Node {
